@@ -19,17 +19,13 @@ from torch import Tensor
 from rankgrad import losses, metrics
 from rankgrad.io.results import Row
 from studies.compared import compared
-from studies.reranking import Reranking
-from studies.vectorized import Jobs, Loss, Search, command, squared_errors
+from studies.reranking import Reranking, params_of
+from studies.vectorized import Jobs, Loss, command, squared_errors
 
 TABLE = Path("data/raw/cranfield/cranfield.parquet")
-FOLDS, SEEDS = 5, 3
-HIDDEN = 32
-BATCH = 8  # questions per step
+SEEDS = 3
 RATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
 STEPS = (25, 50, 100, 200, 400)
-TREE_RATES = (0.0125, 0.025, 0.05, 0.1, 0.2)
-TREES = (25, 50, 100, 200, 400)
 TREE_OPTIONS = {
     "objective": "lambdarank", "num_leaves": 7, "bagging_fraction": 0.8, "bagging_freq": 1, "feature_fraction": 0.5,
     "min_data_in_leaf": 50, "lambdarank_truncation_level": 100, "num_threads": 1, "verbosity": -1,
@@ -65,9 +61,8 @@ def read() -> tuple[pd.DataFrame, Tensor, Tensor]:
 
 def reranking() -> Reranking:
     _, features, relevance = read()
-    search = Search("cranfield", RATES, STEPS, HIDDEN, BATCH, 1, SEEDS)
     metric = metrics.average_precision
-    return Reranking("cranfield", features, relevance, metric, search, TREE_RATES, TREES, TREE_OPTIONS, FOLDS)
+    return Reranking("cranfield", features, relevance, metric, RATES, STEPS, SEEDS, TREE_OPTIONS)
 
 
 def network_scores(run: str) -> tuple[Tensor, list[Row]]:
@@ -123,9 +118,6 @@ def of_trees(_: list[Row]) -> Jobs:
 
 
 if __name__ == "__main__":
-    params = {
-        "rate": RATES, "steps": STEPS, "tree_rate": TREE_RATES, "trees": TREES, "folds": FOLDS, "seeds": SEEDS,
-        "hidden": HIDDEN, "batch": BATCH,
-    }  # fmt: skip
+    params = params_of(RATES, STEPS, SEEDS)
     groups = {"features": of_features, "trees": of_trees}
     command("cranfield", groups, params=params, hashes={"oussbenk/cranfield-trec-dataset": UPSTREAM})

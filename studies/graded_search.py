@@ -20,17 +20,13 @@ from torch.nn.utils.rnn import pad_sequence
 from rankgrad import losses, metrics
 from rankgrad.io.results import Row
 from studies.compared import compared
-from studies.reranking import NO_DOCUMENT, Reranking
-from studies.vectorized import Jobs, Loss, Search, command
+from studies.reranking import NO_DOCUMENT, Reranking, params_of
+from studies.vectorized import Jobs, Loss, command
 
 TABLE = Path("data/raw/graded_search/graded_search.parquet")
-FOLDS, SEEDS = 5, 5
-HIDDEN = 32
-BATCH = 8  # queries per step
+SEEDS = 5
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03)
 STEPS = (25, 50, 100, 200, 400)
-TREE_RATES = (0.0125, 0.025, 0.05, 0.1, 0.2)
-TREES = (25, 50, 100, 200, 400)
 TREE_OPTIONS = {  # those of the example, but for the rate and the number of trees, and for leaves that fit its size
     "objective": "lambdarank", "num_leaves": 7, "bagging_fraction": 0.9, "bagging_freq": 1, "feature_fraction": 0.5,
     "min_data_in_leaf": 50, "min_sum_hessian_in_leaf": 5.0, "num_threads": 1, "verbosity": -1,
@@ -45,9 +41,7 @@ def _of_lists(loss: Callable[..., Tensor], **options: Any) -> Loss:
 
     def of_lists(scores: Tensor, grades: Tensor) -> Tensor:
         mask = grades != NO_DOCUMENT
-        return loss(
-            scores, grades.clamp(min=0.0), mask=mask, reduction="none", check_finite=False, **options
-        )  # fmt: skip
+        return loss(scores, grades.clamp(min=0.0), mask=mask, reduction="none", check_finite=False, **options)
 
     return of_lists
 
@@ -84,8 +78,7 @@ def read() -> tuple[Tensor, Tensor]:
 
 def reranking() -> Reranking:
     features, grades = read()
-    search = Search("graded_search", RATES, STEPS, HIDDEN, BATCH, 1, SEEDS)
-    return Reranking("graded_search", features, grades, _ndcg, search, TREE_RATES, TREES, TREE_OPTIONS, FOLDS)
+    return Reranking("graded_search", features, grades, _ndcg, RATES, STEPS, SEEDS, TREE_OPTIONS)
 
 
 def rows(run: str) -> list[Row]:
@@ -116,9 +109,6 @@ def of_trees(_: list[Row]) -> Jobs:
 
 
 if __name__ == "__main__":
-    params = {
-        "rate": RATES, "steps": STEPS, "tree_rate": TREE_RATES, "trees": TREES, "folds": FOLDS, "seeds": SEEDS,
-        "hidden": HIDDEN, "batch": BATCH,
-    }  # fmt: skip
+    params = params_of(RATES, STEPS, SEEDS)
     groups = {"networks": of_networks, "trees": of_trees}
     command("graded_search", groups, params=params, hashes={"microsoft/LightGBM": UPSTREAM})

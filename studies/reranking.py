@@ -17,9 +17,22 @@ from rankgrad.io.results import Row
 from rankgrad.seeding import generator
 from studies.vectorized import Fold, Loss, Search, best_settings, settings_by_fold
 
-__all__ = ["NO_DOCUMENT", "Reranking"]
+__all__ = ["NO_DOCUMENT", "Reranking", "params_of"]
 
+FOLDS = 5
+HIDDEN = 32
+BATCH = 8  # lists per step
+TREE_RATES = (0.0125, 0.025, 0.05, 0.1, 0.2)
+TREES = (25, 50, 100, 200, 400)
 NO_DOCUMENT = -1.0  # the relevance where a list has no document
+
+
+def params_of(rates: Sequence[float], steps: Sequence[int], seeds: int) -> dict[str, Any]:
+    """Return the settings of a study, to keep with its results."""
+    return {
+        "rate": rates, "steps": steps, "tree_rate": TREE_RATES, "trees": TREES, "folds": FOLDS, "seeds": seeds,
+        "hidden": HIDDEN, "batch": BATCH,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -31,21 +44,19 @@ class Reranking:
         features: features (q, d, f), float64.
         relevance: relevance (q, d); `NO_DOCUMENT` where a list has no document.
         metric: by which settings are chosen, see `Loss`.
-        search: the search of networks.
-        tree_rates, trees: the settings of LightGBM.
-        tree_options: its other options.
-        folds: the number of folds.
+        rates, steps: the settings of networks.
+        seeds: the number of models of each fold that are tested.
+        tree_options: options of LightGBM besides its settings.
     """
 
     study: str
     features: Tensor
     relevance: Tensor
     metric: Loss
-    search: Search
-    tree_rates: Sequence[float]
-    trees: Sequence[int]
+    rates: Sequence[float]
+    steps: Sequence[int]
+    seeds: int
     tree_options: dict[str, Any]
-    folds: int
 
     @property
     def is_there(self) -> Tensor:
@@ -54,11 +65,11 @@ class Reranking:
     def parts(self) -> list[Fold]:
         """Return for each fold the lists to train on while choosing settings, to choose by, and to test on."""
         order = torch.randperm(len(self.features), generator=generator(1, self.study, "folds"))
-        folds = [*order.tensor_split(self.folds)]
+        folds = [*order.tensor_split(FOLDS)]
         result = []
-        for test in range(self.folds):
-            choose = (test + 1) % self.folds
-            learn = [folds[fold] for fold in range(self.folds) if fold not in (test, choose)]
+        for test in range(FOLDS):
+            choose = (test + 1) % FOLDS
+            learn = [folds[fold] for fold in range(FOLDS) if fold not in (test, choose)]
             result.append((torch.cat(learn), folds[choose], folds[test]))
         return result
 
@@ -78,7 +89,8 @@ class Reranking:
     def network_scores(self, run: str, loss: Loss) -> tuple[Tensor, list[Row]]:
         """Choose a setting for each fold, and return scores (seeds, q, d) of test lists and the settings."""
         folds = self.parts()
-        of_folds, rates, steps = self.search.scores(
+        search = Search(self.study, self.rates, self.steps, HIDDEN, BATCH, 1, self.seeds)
+        of_folds, rates, steps = search.scores(
             loss,
             self.metric,
             lambda learned: torch.stack([self.inputs(lists) for lists in learned]),
@@ -86,32 +98,30 @@ class Reranking:
             folds,
             outputs=1,
         )
-        result = torch.empty(self.search.seeds, *self.relevance.shape)
+        result = torch.empty(self.seeds, *self.relevance.shape)
         for (_, _, lists), scores in zip(folds, of_folds, strict=True):
             result[:, lists] = scores
         return result, settings_by_fold(run, rates, steps)
 
     def tree_scores(self, run: str) -> tuple[Tensor, list[Row]]:
         """Return scores (seeds, q, d) from LightGBM's LambdaRank, with settings chosen in the same way."""
-        seeds = self.search.seeds
-        result, tried = torch.zeros(seeds, *self.relevance.shape), torch.empty(
-            len(self.tree_rates), self.folds, len(self.trees)
-        )  # fmt: skip
+        result = torch.zeros(self.seeds, *self.relevance.shape)
+        tried = torch.empty(len(TREE_RATES), FOLDS, len(TREES))
         for fold, (learn, choose, _) in enumerate(self.parts()):
             values = self.inputs(learn)
-            for row, rate in enumerate(self.tree_rates):
+            for row, rate in enumerate(TREE_RATES):
                 booster = self._boosted(values, learn, rate, seed=1)
-                for column, trees in enumerate(self.trees):
+                for column, trees in enumerate(TREES):
                     scores = self._predicted(booster, values, choose, trees)
                     tried[row, fold, column] = self.metric(scores, self.relevance[choose]).nanmean()
         rate, step = best_settings(tried)
         for fold, (learn, choose, test) in enumerate(self.parts()):
             both = torch.cat([learn, choose])
             values = self.inputs(both)
-            for seed in range(seeds):
-                booster = self._boosted(values, both, self.tree_rates[rate[fold]], seed=seed + 1)
-                result[seed, test] = self._predicted(booster, values, test, self.trees[step[fold]])
-        rates, steps = [self.tree_rates[index] for index in rate], [self.trees[index] for index in step]
+            for seed in range(self.seeds):
+                booster = self._boosted(values, both, TREE_RATES[rate[fold]], seed=seed + 1)
+                result[seed, test] = self._predicted(booster, values, test, TREES[step[fold]])
+        rates, steps = [TREE_RATES[index] for index in rate], [TREES[index] for index in step]
         return result, settings_by_fold(run, rates, steps)
 
     def _boosted(self, values: Tensor, learn: Tensor, rate: float, seed: int) -> Any:
@@ -120,7 +130,7 @@ class Reranking:
         data = lightgbm.Dataset(
             values[learn][is_there].numpy(), self.relevance[learn][is_there].numpy(), group=is_there.sum(1).numpy()
         )
-        return lightgbm.train(self.tree_options | {"learning_rate": rate, "seed": seed}, data, self.trees[-1])
+        return lightgbm.train(self.tree_options | {"learning_rate": rate, "seed": seed}, data, TREES[-1])
 
     def _predicted(self, booster: Any, values: Tensor, lists: Tensor, trees: int) -> Tensor:
         is_there = self.is_there[lists]

@@ -592,13 +592,12 @@ def _common_writing(columns: Sequence[Column]) -> Writing | None:
     Other columns prove nothing: 4,5 may be two codes, 1.306 is small or large, and 798 872 212 may be a vector.
     """
     numbers = [column for column in columns if not column.is_called("labels")]
-    proofs = [column for column in numbers if column.texts.map(BOTH.fullmatch).any() and _writings(column)]
-    if not proofs:
+    if not any(column.texts.map(BOTH.fullmatch).any() for column in numbers):
         return None
     texts = set[str]()
     for column in numbers:
         texts.update(_with_digits(column) if _writings(column) else ())
-    readings = writings_of(texts)
+    readings = writings_of(texts) if any(map(BOTH.fullmatch, texts)) else []
     return readings[0] if len(readings) == 1 else None
 
 

@@ -84,10 +84,9 @@ def init(
     """
     from pipelines.cli.edited_params import as_yaml, write
     from pipelines.cli.guess import guess
-    from pipelines.cli.splits import check_splits, line_on_gate, seed_of, units_of, without_gate
+    from pipelines.cli.splits import check_splits, gate_for, line_on_gate, seed_of, units_of
     from pipelines.cli.starting_runs import blocks_of, check_name, starting_runs
     from rankgrad.datasets.table import Table
-    from rankgrad.datasets.tables.roles import SHARES
 
     grouped = group != "none"
     roles = {
@@ -118,10 +117,7 @@ def init(
         if folds is None:  # which need no validation split
             check_splits(file.parent, options)
         units = units_of(file.parent, options)
-        if units.are_too_few_for_gate:
-            dataset["args"] |= without_gate(dataset["args"])
-        elif units.split == "all" and units.share_of_gate > SHARES["gate"]:
-            dataset["args"]["split"] = {**SHARES, **dataset["args"].get("split", {}), "gate": units.share_of_gate}
+        dataset["args"] |= gate_for(dataset["args"], units)
         dataset["seed"] = seed_of(units, Table(**dataset["args"]), folds)
         if folds is not None:
             dataset["folds"] = folds

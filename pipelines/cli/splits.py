@@ -17,9 +17,10 @@ from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import as_numbers, converted, missing_in, split_in
 from rankgrad.datasets.tables.deliveries import drawn_splits
 from rankgrad.datasets.tables.examples import group_in
+from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.plain_text import key_in
 
-__all__ = ["Units", "check_splits", "line_on_gate", "seed_of", "units_of", "without_gate"]
+__all__ = ["Units", "check_splits", "gate_for", "line_on_gate", "seed_of", "units_of"]
 
 SEEDS, COMPARED = 1000, 100  # seeds to try until no split is empty; seeds to choose the best from
 DRAWN = 1000  # most groups to draw for each seed: with so many, no split is empty
@@ -171,11 +172,17 @@ def _shares_of(dataset: Table, folds: int | None) -> dict[str, float]:
     return {str(fold): (1 - gate) / folds for fold in range(1, folds + 1)} | {"gate": gate}
 
 
-def without_gate(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options by which a table gives no rows to the gate."""
+def gate_for(options: dict[str, Any], units: Units) -> dict[str, Any]:
+    """Return the options by which the gate of a small table gets enough rows to judge, or none; empty otherwise."""
+    if units.are_too_few_for_gate:
+        share: float = 0
+    elif units.split == "all" and units.share_of_gate > SHARES["gate"]:
+        share = units.share_of_gate
+    else:
+        return {}
     if isinstance(options["file"], dict) or isinstance(options.get("split"), str):
-        return {"gate_share": 0}
-    return {"split": options.get("split", {}) | {"gate": 0}}
+        return {"gate_share": share}
+    return {"split": options.get("split", {}) | {"gate": share}}
 
 
 def line_on_gate(units: Units, block: dict[str, Any]) -> str:

@@ -39,7 +39,7 @@ from rankgrad.training.objective import JOINTLY, Objective
 from rankgrad.training.optimization import OPTIMIZERS, check_optimizer
 from rankgrad.training.options import Component, PhaseOptions, WholePhase
 
-__all__ = ["SORTER_METRICS", "check", "check_values"]
+__all__ = ["SORTER_METRICS", "check", "check_values", "judged_tasks"]
 
 SORTER_METRICS = ("negative_l1", "exactly_ordered")  # larger is better
 LABELS, WORDS = 10, ["<padding>", "<unknown>", "a"]  # for networks that are built only to check that it works
@@ -98,8 +98,8 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
         ask(f"gate.judged.{key}", _check_judged, settings, key)
     if settings.benchmark_sorters:
         ask("gate.judged.sorter", _check_is_judged, settings, "sorter", "")
-    for run in settings.runs.values():
-        ask(f"gate.judged.{run.task}", _check_is_judged, settings, run.task, run.dataset)
+    for task, dataset in dict.fromkeys((run.task, run.dataset) for run in settings.runs.values()):
+        ask(f"gate.judged.{task}", _check_is_judged, settings, task, dataset)
     if problems:
         raise ParamsError(*problems, path=path)
     return settings
@@ -605,6 +605,11 @@ def _check_metric(name: str, names: Sequence[str], location: str) -> None:
         raise ParamsError(unknown(location, name, names))
 
 
+def judged_tasks() -> list[str]:
+    """Return the tasks whose models the gate judges; sorters are one."""
+    return ["sorter", *lookup.names("tasks")]
+
+
 def _check_is_judged(location: str, settings: Settings, task: str, dataset: str) -> None:
     if not {task, f"{task}-{dataset}"} & settings.gate.judged.keys():
         raise _wrong(location, "missing", "the metric by which the gate compares models")
@@ -612,9 +617,8 @@ def _check_is_judged(location: str, settings: Settings, task: str, dataset: str)
 
 def _check_judged(location: str, settings: Settings, key: str) -> None:
     task, hyphen, dataset = key.partition("-")
-    tasks = ["sorter", *lookup.names("tasks")]
-    if task not in tasks:
-        raise ParamsError(unknown(location, task, tasks, what="task "))
+    if task not in judged_tasks():
+        raise ParamsError(unknown(location, task, judged_tasks(), what="task "))
     if hyphen and dataset not in settings.datasets:
         raise ParamsError(unknown(location, dataset, settings.datasets, what="dataset "))
     judged = settings.gate.judged[key]

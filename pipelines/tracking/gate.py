@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from pipelines.config import JUDGED, Settings, prefixed
-from pipelines.config.rules import SORTER_METRICS
+from pipelines.config.rules import SORTER_METRICS, judged_tasks
 from pipelines.config.schema import Judged
 from pipelines.ops.messages import as_markdown, one_line
 from pipelines.reporting.results import UNDEFINED, cell, markdown
@@ -193,13 +193,12 @@ def _differences(ours: Statistic, theirs: Statistic, gate: Any, *use: str, tests
 
 def _task_of(name: str, params: Settings) -> str:
     """Return the task of a registered model, or `sorter`, from its name."""
-    tasks = ["sorter", *lookup.names("tasks")]
-    for task in tasks:
+    for task in judged_tasks():
         if name == prefixed(task) or name.startswith(prefixed(f"{task}-")):
             return task
     raise ValueError(
         f"{name} is not a model of this project: expected a name that starts with one of "
-        f"{', '.join(map(prefixed, tasks))}; the params have {', '.join(models_of(params))}"
+        f"{', '.join(map(prefixed, judged_tasks()))}; the params have {', '.join(models_of(params))}"
     )
 
 
