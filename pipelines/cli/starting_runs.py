@@ -30,7 +30,7 @@ SKEWED, GRADES = 1.0, 10  # smallest skewness, and number of distinct targets, f
 STEPS, STEPS_OF_PICTURES = 800, 400  # smallest number of training steps
 MOST_EPOCHS = 300  # even if they have fewer steps
 BACKBONES = {  # by input type
-    "image": {"name": "convnet", "args": {"channels": [32, 64, 96]}},
+    "image": {"name": "convnet", "args": {"channels": [32, 64, 96], "gradients": 2}},
     "text": {"name": "words", "args": {}},
     "text_pair": {"name": "knrm", "args": {}},
     "features": {"name": "perceptron", "args": {"hidden": [64]}},

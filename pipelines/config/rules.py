@@ -119,7 +119,7 @@ def _names(settings: Settings) -> Iterator[tuple[str, str, str, str]]:
     for name, rival in settings.rivals.items():
         yield f"rivals.{name}", "dataset", "datasets", rival.dataset
     for key, comparison in settings.comparisons.items():
-        for name in (comparison.baseline, *comparison.runs):
+        for name in comparison.networks:
             yield f"comparisons.{key}", "", "runs", name
         for name in comparison.rivals:
             if name in settings.runs:
@@ -569,7 +569,7 @@ def _check_rival(location: str, settings: Settings, name: str, rival: Rival, com
 
 def _check_comparison(location: str, settings: Settings, comparison: Comparison) -> None:
     baseline = settings.runs[comparison.baseline]
-    if twice := sorted({*comparison.rivals} & {comparison.baseline, *comparison.runs}):
+    if twice := sorted({*comparison.rivals} & {*comparison.networks}):
         raise _wrong(f"{location}.rivals", f"{twice[0]} is among the runs, too", "each run once")
     for kind, names in (("runs", comparison.runs), ("rivals", comparison.rivals)):
         for name in names:

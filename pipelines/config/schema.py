@@ -201,6 +201,16 @@ class Comparison(Block):
     runs: Annotated[list[Name], Field(min_length=1)]
     rivals: list[Name] = []  # runs, keys of `rivals`, or names of predictions/<name>.parquet from another program
 
+    @property
+    def networks(self) -> list[str]:
+        """The baseline and the other runs."""
+        return [self.baseline, *self.runs]
+
+    @property
+    def names(self) -> list[str]:
+        """All that is compared."""
+        return [*self.networks, *self.rivals]
+
 
 class Resampling(Block):
     resamples: Count

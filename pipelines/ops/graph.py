@@ -33,7 +33,8 @@ def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage
 
     A target is a stage, such as `train@mine`, or the stages of a kind, such as `train`.
 
-    Of stages that could run now, those on which most others depend come first.
+    Of stages that could run now, evaluations come first, because they are short and print a result; then those on
+    which most others depend.
     """
     with Repo(str(folder)) as repo:
         graph = repo.index.graph  # from a stage to its dependencies
@@ -45,7 +46,10 @@ def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage
                 behind |= networkx.descendants(graph, stage)
             graph = graph.subgraph(behind)
         following = graph.reverse()  # from a stage to its dependents
-        rank = {stage: (-len(networkx.descendants(following, stage)), stage.name) for stage in following}
+        rank = {}
+        for stage in following:
+            dependents = len(networkx.descendants(following, stage))
+            rank[stage] = not stage.name.startswith("evaluate@"), -dependents, stage.name
         ordered = networkx.lexicographical_topological_sort(following, key=rank.__getitem__)
         result = {}
         for stage in ordered:

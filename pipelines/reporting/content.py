@@ -112,7 +112,7 @@ def _pays(params: Settings, compared: Results, name: str, *, lower_is_better: bo
     """Say whether the network that is best on validation beats the strongest rival; return "" without rivals."""
     comparison = params.comparisons[name]
     for rival in comparison.rivals:
-        for network in (comparison.baseline, *comparison.runs):
+        for network in comparison.networks:
             if not compared.has(network, minus(comparison.metric, rival)):
                 continue
             gap = compared.row(network, minus(comparison.metric, rival))

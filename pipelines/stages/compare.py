@@ -66,15 +66,14 @@ def read_statistics(
         show: is called with how many are read, and how many there are.
     """
     baseline, statistics = params.runs[comparison.baseline], {}
-    names = (comparison.baseline, *comparison.runs, *comparison.rivals)
-    for number, name in enumerate(names, 1):
+    for number, name in enumerate(comparison.names, 1):
         if name in comparison.rivals:
             statistics[name] = statistics_of(baseline.task, predictions[name], seeds=baseline.seeds)
         else:
             is_known = known.get(name, {}).keys() == {*params.runs[name].seeds}
             statistics[name] = known[name] if is_known else statistics_of(baseline.task, predictions[name])
         if show:
-            show(number, len(names))
+            show(number, len(comparison.names))
     return statistics
 
 
@@ -162,8 +161,7 @@ def main(params: Settings) -> None:
     statistics: dict[str, dict[int, Statistic]] = {}
     with replaced_folder("metrics/comparisons") as folder:
         for key, comparison in params.comparisons.items():
-            names = (comparison.baseline, *comparison.runs, *comparison.rivals)
-            predictions = {name: f"predictions/{name}.parquet" for name in names}
+            predictions = {name: f"predictions/{name}.parquet" for name in comparison.names}
             with counted(key, "runs") as show:
                 statistics = read_statistics(params, comparison, predictions, statistics, show)
             rows = compared(comparison, statistics, params.evaluate)
@@ -171,7 +169,7 @@ def main(params: Settings) -> None:
             if exact := _exact(statistics):
                 log.info("  lists of labels exactly right: %s", exact)
             if comparison.rivals:
-                network = best_on_validation([comparison.baseline, *comparison.runs])
+                network = best_on_validation(comparison.networks)
                 rival = strongest_rival(params, comparison, statistics)
                 rows_of_rival = against_rival(comparison, statistics, network, rival, params.evaluate)
                 log.info(

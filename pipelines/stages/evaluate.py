@@ -50,6 +50,10 @@ def main(params: Settings, name: str) -> None:
     ):
         pq.write_table(pa.concat_tables(tables), predictions, compression="zstd")
         results.write(target, rows)
+    compared = {comparison.metric for comparison in params.comparisons.values() if name in comparison.names}
+    for row in rows:
+        if row.metric in compared and row.seed is None and row.fold is None:
+            log.info("%s %.3f (%.3f to %.3f) on the test split", row.metric, *row.interval)
 
 
 def _are_all_equal(table: pa.Table) -> bool:

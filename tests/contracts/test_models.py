@@ -12,6 +12,7 @@ from contracts.values import check_nothing_else_changes, check_option, check_sum
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Labels, Split
 from rankgrad.inputs.features import of_tensor
+from rankgrad.inputs.image import of_tensor as pictures_of
 from rankgrad.inputs.text import of_strings
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.vocabulary import PAIR
@@ -58,16 +59,19 @@ def network(backbone: str = CONVNET, head: str = LINEAR, *, of: str = "network",
     taken = parameters(lookup.find("models", of))
     made = build("models", of, {key: value for key, value in components.items() if key in taken}, seed=0, **runtime)
     if backbone in FITTED:
-        made.backbone.fit(labeled(made.backbone.input, runtime["outputs"]))
+        made.backbone.fit(labeled(made.backbone.input, runtime))
     return made.eval()
 
 
-def labeled(kind: str, outputs: int) -> Split:
+def labeled(kind: str, runtime: dict[str, Any]) -> Split:
     """Forty rows with random labels."""
     draws = torch.Generator().manual_seed(0)
-    labels = torch.randint(2, (40, outputs), generator=draws)
+    labels = torch.randint(2, (40, runtime["outputs"]), generator=draws)
     if kind == "features":
         of_rows = of_tensor(torch.randn(40, RUNTIME["features"], generator=draws))
+    elif kind == "image":
+        shape = (40, runtime["colors"], 64, 64)
+        of_rows = pictures_of(torch.randint(0, 256, shape, generator=draws, dtype=torch.uint8))
     else:
         words = torch.tensor(list(b"abcdefg"))[torch.randint(7, (40, 6), generator=draws)]
         of_rows = of_strings([f"a {PAIR} {' '.join(map(chr, row))}" for row in words.tolist()])

@@ -4,6 +4,7 @@ import itertools
 import math
 import sys
 
+import numpy as np
 import pytest
 import torch
 from contracts.test_models import FILES
@@ -14,6 +15,7 @@ from torchvision.models import get_model, get_model_weights, list_models
 from rankgrad.datasets.files.splits import Split
 from rankgrad.inputs.features import of_tensor
 from rankgrad.layers import NumbersOnCpu
+from rankgrad.models.backbones._gradients import AROUND, DIRECTIONS, FAINTEST, oriented_gradients
 from rankgrad.models.network import made
 from rankgrad.vocabulary import Vocabulary
 
@@ -65,6 +67,36 @@ def test_linear_averages_the_image_or_its_places_and_adds_the_largest_of_each_ma
     assert places.pool(maps).view(2, 6, 2, 2)[:, :, 0].allclose(torch.stack([left, right], dim=-1), atol=1e-5)
     with pytest.raises(ValueError, match="grid is 2 .*vectors"):
         head("linear", maps=False, grid=2)
+
+
+def test_oriented_gradients_are_the_histograms_of_each_cell_divided_by_those_around_it(generator):
+    picture = torch.randint(0, 256, (1, 3, 12, 16), generator=generator, dtype=torch.uint8)
+    levels = picture[0].double().numpy() / 255
+    histograms, colors = np.zeros((6, 8, DIRECTIONS)), np.zeros((3, 6, 8))
+    for row, column in itertools.product(range(12), range(16)):
+        colors[:, row // 2, column // 2] += levels[:, row, column] / 4
+        beside = levels[:, row, min(column + 1, 15)] - levels[:, row, max(column - 1, 0)]
+        below = levels[:, min(row + 1, 11), column] - levels[:, max(row - 1, 0), column]
+        length, down, right = max(zip(np.hypot(beside, below), below, beside, strict=True))
+        place = DIRECTIONS * ((math.atan2(down, right) / math.pi) % 1)
+        share = place % 1
+        histograms[row // 2, column // 2, int(place) % DIRECTIONS] += length * (1 - share) / 4
+        histograms[row // 2, column // 2, (int(place) + 1) % DIRECTIONS] += length * share / 4
+    squares = np.pad((histograms**2).sum(2), AROUND // 2)
+    maps = oriented_gradients(picture, 2)[0].double().numpy()
+    np.testing.assert_allclose(maps[DIRECTIONS:], colors, atol=1e-6)
+    for row, column in itertools.product(range(6), range(8)):
+        around = math.sqrt(squares[row : row + AROUND, column : column + AROUND].sum() / AROUND**2)
+        expected = histograms[row, column] / (around + FAINTEST)
+        np.testing.assert_allclose(maps[:DIRECTIONS, row, column], expected, atol=1e-5)
+
+
+def test_brightness_and_contrast_hardly_change_oriented_gradients(generator):
+    picture = torch.rand((1, 1, 32, 32), generator=generator) * 200
+    maps = oriented_gradients(picture, 2)[:, :DIRECTIONS]
+    darker = oriented_gradients(picture * 0.5 + 20, 2)[:, :DIRECTIONS]
+    torch.testing.assert_close(darker, maps, rtol=0.2, atol=0)  # half the contrast
+    assert not oriented_gradients(torch.full((1, 1, 8, 8), 90.0), 2)[:, :DIRECTIONS].any()
 
 
 def test_a_perceptron_standardizes_by_what_it_was_fitted_to(generator):

@@ -3,6 +3,8 @@
 import hashlib
 import importlib
 import json
+from io import BytesIO
+from itertools import product
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -10,12 +12,22 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from ruamel.yaml import YAML
 from scipy.stats import rankdata
 
 from pipelines.config import check_shapes
 from pipelines.stages import data
-from studies.converters import coco_captions, cranfield, kanji, movielens_100k, protein_homology, videomem, voc2007
+from studies.converters import (
+    coco_captions,
+    cranfield,
+    kanji,
+    movielens_100k,
+    photo_collages,
+    protein_homology,
+    videomem,
+    voc2007,
+)
 from studies.converters.packages import PackagedFile
 from studies.converters.writing import convert
 
@@ -129,6 +141,22 @@ def make_solar_cells(raw: Path) -> dict[str, float]:
     lines = [f"images/{row}.png  {row % 4 / 3:<18} {'mono' if row < 4 else 'poly'}" for row in range(ROWS)]
     write(raw / "data/labels.csv", "\n".join(lines) + "\n")
     return {f"images/{row}.png": row % 4 / 3 for row in range(ROWS)}
+
+
+def make_photo_collages(raw: Path) -> dict[str, list[int]]:
+    """Photos of one color for each class; the size of a class in a collage is the number of pixels of its color."""
+    colors = {"cat": (250, 20, 20), "dog": (20, 240, 20), "ship": (20, 20, 250), "truck": (240, 240, 20)}
+    for folder, name in product(("train", "test"), colors):
+        home = raw.with_name("cifar10") / folder / name
+        home.mkdir(parents=True)
+        for number in range(ROWS):
+            Image.new("RGB", (32, 32), colors[name]).save(home / f"{number}.jpg", quality=100)
+    truth = {}
+    for row in photo_collages.table(raw).itertuples():
+        pixels = np.asarray(Image.open(BytesIO(row.image))).astype(int)
+        sizes = [(np.abs(pixels - color).max(2) < 5).sum() for color in colors.values()]
+        truth[row.name] = (rankdata(sizes, method="dense") - (min(sizes) == 0)).astype(int).tolist()
+    return truth
 
 
 def make_protein_homology(raw: Path) -> dict[str, list[int]]:

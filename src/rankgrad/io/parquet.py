@@ -7,18 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import torch
 from PIL import Image
-from torch import Tensor
 
 from rankgrad.io.pictures import as_png, opened
 from rankgrad.lookup import listed
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "COLLECTION",
@@ -148,13 +149,15 @@ def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
-def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None = None) -> Tensor:
+def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None = None) -> "Tensor":
     """Return a column of lists of equal length as a tensor (n, length).
 
     Raises:
         ValueError: cells are not lists of numbers, lengths differ from each other or from `length`, or a value is
             missing; the message names the column.
     """
+    import torch  # takes a second; most readers need no tensors
+
     column = table[name]
     kind = column.type
     if not is_list(kind) or not (is_number(kind.value_type) or pa.types.is_boolean(kind.value_type)):
@@ -173,8 +176,10 @@ def matrix(table: pa.Table, name: str, *, path: str | Path, length: int | None =
     return torch.from_numpy(np.concatenate(flat).reshape(len(column), length))
 
 
-def flat(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Tensor]:
+def flat(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, "Tensor"]:
     """Return the concatenated values of a column of lists, and the length of each row's list (n,)."""
+    import torch
+
     counts = torch.from_numpy(list_lengths(column).astype(np.int64))
     return pa.chunked_array([chunk.flatten() for chunk in column.chunks], type=column.type.value_type), counts
 
@@ -191,12 +196,12 @@ def list_lengths(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
     return pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)  # ty: ignore
 
 
-def as_lists(values: Tensor) -> pa.Array:
+def as_lists(values: "Tensor") -> pa.Array:
     """Return a tensor (n, length) as a column of lists."""
     return ragged_lists(pa.array(values.numpy().ravel()), np.full(len(values), values.shape[1]))
 
 
-def ragged_lists(flat: pa.Array, lengths: np.ndarray | Tensor) -> pa.Array:
+def ragged_lists(flat: pa.Array, lengths: "np.ndarray | Tensor") -> pa.Array:
     """Return concatenated values as a column of lists with these lengths (n,).
 
     >>> ragged_lists(pa.array([1, 2, 3]), np.array([2, 1])).to_pylist()
@@ -208,6 +213,6 @@ def ragged_lists(flat: pa.Array, lengths: np.ndarray | Tensor) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), flat)
 
 
-def as_fixed_lists(values: Tensor) -> pa.Array:
+def as_fixed_lists(values: "Tensor") -> pa.Array:
     """Return a tensor (n, length) as a column of lists of fixed length."""
     return pa.FixedSizeListArray.from_arrays(pa.array(values.numpy().ravel()), values.shape[1])

@@ -19,7 +19,7 @@ class FittedBackbone(Backbone):
     """
 
     maps, small = False, True
-    tasks = ("multilabel", "query_ranking", "score_ranking")
+    tasks = ("label_ranking", "multilabel", "query_ranking", "score_ranking")
 
     def fit(self, split: Any) -> None:
         """Fit the weights to a training split, see `rankgrad.datasets.files.splits.Split`; no training changes them."""
@@ -42,7 +42,7 @@ def on_one_thread() -> AbstractContextManager[Any]:
 
 
 def target_of(split: Any) -> np.ndarray:
-    """Return what a model is fitted to, (n, outputs): labels, the relevance of documents, or ranks of targets.
+    """Return what a model is fitted to, (n, outputs): labels, label ranks, relevance of documents, or ranks of targets.
 
     Ranks are mapped to normal quantiles, within groups if only rows of a group are compared.
 
@@ -53,6 +53,8 @@ def target_of(split: Any) -> np.ndarray:
         return split.truth.double().unsqueeze(1).numpy()
     if hasattr(split.truth, "labels"):
         return split.truth.labels.double().numpy()
+    if split.truth.dim() == 2:  # label ranks
+        return split.truth.double().numpy()
     import pandas as pd
     from scipy.special import ndtri
 

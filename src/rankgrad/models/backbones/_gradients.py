@@ -1,0 +1,44 @@
+"""Oriented gradients of pictures, which brightness and contrast hardly change."""
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["DIRECTIONS", "oriented_gradients"]
+
+DIRECTIONS = 9  # bins of a histogram, over half a circle
+AROUND = 5  # cells per side of the square whose histograms are normalized together
+FAINTEST = 0.02  # contrast below which gradients are noise, which normalization must not scale up
+
+
+def oriented_gradients(pictures: Tensor, cell: int) -> Tensor:
+    """Return histograms of the directions of gradients in each cell, normalized by those around it, and mean colors.
+
+    Each pixel adds the length of its gradient, in the color where that is largest, to the two nearest of nine
+    directions (Dalal and Triggs, 2005).
+
+    Args:
+        pictures: (n, colors, height, width), uint8 or float in 0..255.
+        cell: pixels per side of a cell.
+
+    Returns:
+        Maps (n, 9 + colors, height // cell, width // cell), float32.
+
+    >>> oriented_gradients(torch.zeros(2, 1, 32, 32, dtype=torch.uint8), 2).shape
+    torch.Size([2, 10, 16, 16])
+    """
+    pixels = pictures.float() / 255
+    padded = nn.functional.pad(pixels, (1, 1, 1, 1), mode="replicate")
+    down = padded[..., 2:, 1:-1] - padded[..., :-2, 1:-1]
+    right = padded[..., 1:-1, 2:] - padded[..., 1:-1, :-2]
+    lengths, color = (down.square() + right.square()).sqrt().max(1, keepdim=True)
+    angle = torch.atan2(down.gather(1, color), right.gather(1, color))
+    place = (angle / torch.pi).remainder(1) * DIRECTIONS
+    below = place.floor()
+    first = below.long() % DIRECTIONS  # rounding can make a place 9
+    histograms = lengths.new_zeros(len(pixels), DIRECTIONS, *lengths.shape[2:])
+    histograms.scatter_add_(1, first, lengths * (1 - (place - below)))
+    histograms.scatter_add_(1, (first + 1) % DIRECTIONS, lengths * (place - below))
+    histograms = nn.functional.avg_pool2d(histograms, cell)
+    squares = histograms.square().sum(1, keepdim=True)
+    around = nn.functional.avg_pool2d(squares, AROUND, stride=1, padding=AROUND // 2).sqrt()
+    return torch.cat([histograms / (around + FAINTEST), nn.functional.avg_pool2d(pixels, cell)], 1)
