@@ -30,7 +30,7 @@ CANVAS = 64  # pixels per side
 SIZES = 16, 40  # smallest and largest side of a photo
 PHOTOS = 2, 3  # fewest and most photos of a collage
 APART = 3  # smallest difference between the sides of two photos
-PHOTOS_PER_COLLAGE = 4  # a split has as many collages as a quarter of its photos
+PHOTOS_PER_COLLAGE = 8  # a split has as many collages as an eighth of its photos
 
 Place = tuple[int, int, int]  # side, top, and left
 
