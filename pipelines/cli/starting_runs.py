@@ -31,7 +31,6 @@ STEPS, STEPS_OF_PICTURES = 800, 400  # smallest number of training steps
 MOST_EPOCHS = 300  # even if they have fewer steps
 BACKBONES = {  # by input type
     "image": {"name": "convnet", "args": {"channels": [32, 64, 96], "gradients": 2}},
-    "text": {"name": "words", "args": {}},
     "text_pair": {"name": "knrm", "args": {}},
     "features": {"name": "perceptron", "args": {"hidden": [64]}},
 }
@@ -122,7 +121,10 @@ def _model_of(starting: dict[str, Any], table: Table, folder: Path) -> dict[str,
     """Return the head and the backbone of a table's networks, which see skewed numbers as quantiles, too."""
     input_type = table.input_type
     head = starting["head"] if input_type.files else {"name": "linear", "args": {}}
-    model = starting.get("models", {}).get(input_type.name, {**head, "backbone": BACKBONES[input_type.backbones[0]]})
+    model = starting.get("models", {}).get(input_type.name)
+    model = model or {**head, "backbone": BACKBONES[input_type.backbones[0]]}
+    if "captions" in starting:
+        model = {**model, "text": starting["captions"]}
     if input_type.name == "features" and _has_skewed_features(table, folder):
         return merged(deepcopy(model), {"backbone": {"args": {"quantiles": True}}})
     return model
