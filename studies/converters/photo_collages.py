@@ -54,15 +54,16 @@ def table(raw: Path) -> pd.DataFrame:
             places = _places(draws, int(draws.integers(PHOTOS[0], PHOTOS[1] + 1)))
             classes = [folders[index] for index in draws.choice(len(folders), len(places), replace=False)]
             chosen = [_one_of(by_class[name], draws) for name in classes]
-            row = {"name": f"{split}-{number}", "image": _collage(chosen, places, draws), "split": split}
-            row |= {f"rank_{name}": 0 for name in folders}
-            by_size = sorted(zip(places, classes, strict=True))
-            rows.append(row | {f"rank_{name}": rank for rank, (_, name) in enumerate(by_size, 1)})
+            ranks = {f"rank_{name}": 0 for name in folders}
+            for rank, (_, name) in enumerate(sorted(zip(places, classes, strict=True)), 1):
+                ranks[f"rank_{name}"] = rank
+            picture = _collage(chosen, places, draws)
+            rows.append({"name": f"{split}-{number}", "image": picture, "split": split, **ranks})
     return pd.DataFrame(rows)
 
 
 def _one_of(paths: Sequence[Path], draws: np.random.Generator) -> Path:
-    return paths[draws.integers(len(paths))]
+    return paths[int(draws.integers(len(paths)))]
 
 
 def _places(draws: np.random.Generator, count: int) -> list[Place]:
