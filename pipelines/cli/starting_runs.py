@@ -29,10 +29,11 @@ SMALLEST, SIZE, OPENED = 16, 64, 20  # pixels per side of images, and how many a
 SKEWED, GRADES = 1.0, 10  # smallest skewness, and number of distinct targets, for a run on their log
 STEPS, STEPS_OF_PICTURES = 800, 400  # smallest number of training steps
 MOST_EPOCHS = 300  # even if they have fewer steps
-BACKBONES = {  # by input type
-    "image": {"name": "convnet", "args": {"channels": [32, 64, 96], "gradients": 2}},
-    "text_pair": {"name": "knrm", "args": {}},
-    "features": {"name": "perceptron", "args": {"hidden": [64]}},
+CONVNET = {"name": "convnet", "args": {"channels": [32, 64, 96], "gradients": 2}}
+MODELS = {  # by input type
+    "text": {"name": "linear", "args": {"standardize": False}, "backbone": {"name": "bag_of_words", "args": {}}},
+    "text_pair": {"name": "linear", "args": {}, "backbone": {"name": "knrm", "args": {}}},
+    "features": {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": [64]}}},
 }
 
 
@@ -104,7 +105,8 @@ def blocks_of(
         rivals[f"{key}-bm25"] = {"name": "bm25", "task": task, "dataset": key, "metric": metric}
     else:
         for name, model in _fitted_models(task, input_type.name).items():
-            judged_alike = {"loss": by_loss[standard]["loss"], "training": monitor}
+            # The thresholds of ordered labels are trained; fitted weights are not.
+            judged_alike = {part: by_loss[standard][part] for part in ("loss", "training")}
             fitted[f"{key}-{name}"] = common | model | judged_alike | {"seeds": 1}
     if fitted or rivals:
         comparison["rivals"] = [*fitted, *rivals]
@@ -120,9 +122,10 @@ def blocks_of(
 def _model_of(starting: dict[str, Any], table: Table, folder: Path) -> dict[str, Any]:
     """Return the head and the backbone of a table's networks, which see skewed numbers as quantiles, too."""
     input_type = table.input_type
-    head = starting["head"] if input_type.files else {"name": "linear", "args": {}}
-    model = starting.get("models", {}).get(input_type.name)
-    model = model or {**head, "backbone": BACKBONES[input_type.backbones[0]]}
+    if input_type.files:
+        model = {**starting["head"], "backbone": CONVNET}
+    else:
+        model = starting.get("models", {}).get(input_type.name, MODELS.get(input_type.name))
     if "captions" in starting:
         model = {**model, "text": starting["captions"]}
     if input_type.name == "features" and _has_skewed_features(table, folder):

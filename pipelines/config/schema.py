@@ -270,6 +270,13 @@ class Settings(Block):
             raise ValueError(f"gate.judged.{task}: missing, expected the metric by which the gate compares models")
         return judged
 
+    def metric_of(self, name: str) -> str:
+        """Return the metric that sums up a run: that of its first comparison, else of its model in the gate."""
+        for comparison in self.comparisons.values():
+            if name in comparison.names:
+                return comparison.metric
+        return self.judged_of(self.runs[name].task, self.runs[name].dataset).metric
+
     def model_of(self, run: Run) -> str:
         """Return the name under which a run's model is registered: its task and its dataset.
 

@@ -112,6 +112,8 @@ def run(stage: str = "", *names: str) -> None:
         os.environ["ACCELERATE_DYNAMO_BACKEND"] = "INDUCTOR" if params.compute.compile else "NO"
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(params.compute.threads)
+        else:  # read when it is imported
+            os.environ["OMP_NUM_THREADS"] = str(params.compute.threads)
         Path(".locks").mkdir(exist_ok=True)
         with FileLock(f".locks/{title}.lock", timeout=PATIENCE):
             status.began(stage, key)

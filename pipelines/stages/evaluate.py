@@ -11,6 +11,7 @@ import torch
 
 from pipelines.config import RunPlan, Settings, resolve
 from pipelines.ops.progress_bar import counted
+from pipelines.reporting.results import cell
 from pipelines.running.runner import FEATURES
 from pipelines.stages._splits import joined_folds, splits_of
 from rankgrad import lookup
@@ -50,10 +51,8 @@ def main(params: Settings, name: str) -> None:
     ):
         pq.write_table(pa.concat_tables(tables), predictions, compression="zstd")
         results.write(target, rows)
-    compared = {comparison.metric for comparison in params.comparisons.values() if name in comparison.names}
-    for row in rows:
-        if row.metric in compared and row.seed is None and row.fold is None:
-            log.info("%s %.3f (%.3f to %.3f) on the test split", row.metric, *row.interval)
+    metric = params.metric_of(name)
+    log.info("%s %s on the test split", metric, cell(*results.Results(name, rows).leaf(name, metric)))
 
 
 def _are_all_equal(table: pa.Table) -> bool:

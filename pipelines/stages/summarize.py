@@ -41,9 +41,7 @@ def _write_scores(folder: Path, table: Results, metrics: dict[str, str]) -> None
 
 
 def main(params: Settings) -> None:
-    metrics = {name: params.judged_of(run.task, run.dataset).metric for name, run in params.runs.items()}
-    for comparison in reversed(params.comparisons.values()):
-        metrics |= dict.fromkeys(comparison.networks, comparison.metric)
+    metrics = {name: params.metric_of(name) for name in params.runs}
     with replaced_folder("scores") as folder:
         _write_scores(folder, results.read("metrics/runs"), metrics)
         if params.benchmark_sorters:

@@ -48,6 +48,9 @@ def table(raw: Path) -> pd.DataFrame:
         photos[split][path.parent.name].append(path)
     for path in sorted((home / "test").glob("*/*.jpg")):
         photos["test"][path.parent.name].append(path)
+    for split, by_class in photos.items():
+        if empty := [name for name, paths in by_class.items() if not paths]:
+            raise ValueError(f"no *.jpg of {empty[0]} for {split} in {home}, expected photos of each class")
     draws, rows = np.random.default_rng(1), []
     for split, by_class in photos.items():
         for number in range(sum(map(len, by_class.values())) // PHOTOS_PER_COLLAGE):

@@ -605,6 +605,31 @@ def test_a_group_whose_targets_have_a_level_of_their_own_is_compared_within(tmp_
 
 
 @pytest.mark.parametrize(
+    ("columns", "backbone", "rate", "rivals"),
+    [
+        (PLAIN, "perceptron", 0.01, ["ridge", "boosted_trees"]),
+        ({"said": texts("{} is fine"), "price": Y}, "bag_of_words", 0.003, ["word_counts"]),
+        ({"photo": texts("{}.png"), "price": Y}, "convnet", None, ["hog_ridge"]),
+        ({"photo": texts("{}.png"), "tags": cycled("cat|dog", "dog|cat", "cow|dog")}, "convnet", None, ["hog_ridge"]),
+        ({"said": texts("{} is fine"), "tags": cycled("a|b", "b|a", "c|a")}, "bag_of_words", 0.003, ["word_counts"]),
+        ({"photo": texts("{}.png"), "caption": texts("a dog of {} years in a park")}, "convnet", 0.01, []),
+    ],
+)
+def test_networks_and_rivals_fit_the_input(tmp_path, columns, backbone, rate, rivals):
+    written = blocks(tmp_path, columns)
+    networks = {name: run for name, run in written["runs"].items() if not name.endswith(tuple(rivals) or "none")}
+    assert [*written["runs"]][len(networks) :] == [f"mine-{name}" for name in rivals]
+    for run in networks.values():
+        phase = run["training"].get("finetune") or run["training"]["scorer"]
+        assert run["model"]["backbone"]["name"] == backbone
+        assert phase.get("optimizer", {}).get("args", {}).get("lr") == rate
+        assert run["model"].get("text", {}).get("name") == ("bag_of_words" if "caption" in columns else None)
+    for name in rivals:  # thresholds of labels are trained as long as those of the networks
+        rival, network = written["runs"][f"mine-{name}"], next(iter(networks.values()))
+        assert rival["training"].get("thresholds") == network["training"].get("thresholds")
+
+
+@pytest.mark.parametrize(
     ("columns", "words", "lines"),
     [
         (PLAIN | {"split": cycled("train", "val", "test")}, [],

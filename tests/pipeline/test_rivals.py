@@ -24,9 +24,11 @@ from rankgrad.datasets.files.splits import Split
 from rankgrad.evaluation import Statistic
 from rankgrad.inputs import Inputs
 from rankgrad.inputs.features import of_tensor
+from rankgrad.inputs.image import of_tensor as pictures_of
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.io.results import Row, minus
 from rankgrad.models.backbones._fitted import FittedBackbone
+from rankgrad.models.backbones._gradients import oriented_gradients
 from rankgrad.models.network import made
 from rankgrad.training.loop import train
 from rankgrad.training.progress import copied
@@ -94,6 +96,19 @@ def test_trees_score_as_those_of_scikit_learn(generator):
     ours = fitted("boosted_trees", split_of("features", items, truth, sizes), trees=40, rate=0.2, leaves=7)
     expected = usual.predict(items.double().numpy())
     np.testing.assert_allclose(ours(items).squeeze(1).detach().numpy(), expected, atol=1e-6)
+
+
+def test_hog_ridge_is_ridge_regression_on_oriented_gradients_averaged_over_cells(generator):
+    pictures = torch.randint(0, 256, (80, 3, 16, 16), generator=generator, dtype=torch.uint8)
+    truth = torch.randint(0, 3, (80, 2), generator=generator)
+    maps = oriented_gradients(pictures, 2).double().numpy()  # 8 x 8
+    cells = [maps[:, :, row : row + 4, column : column + 4].mean((2, 3)) for column in (0, 4) for row in (0, 4)]
+    features = np.concatenate(cells, 1)
+    features = (features - features.mean(0)) / features.std(0)
+    expected = Ridge(0.05 * len(truth)).fit(features, truth.numpy()).predict(features)
+    model = made("models.backbones", {"name": "hog_ridge", "args": {"cells": 2, "penalty": 0.05}}, colors=3, outputs=2)
+    model.fit(Split(pictures_of(pictures), truth))
+    np.testing.assert_allclose(model(pictures).detach().numpy(), expected, atol=1e-4)
 
 
 def test_ranks_of_a_skewed_target_are_enough_for_a_linear_model():

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from scipy.stats import spearmanr
+from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import r2_score
 from torch import nn
 
@@ -488,6 +489,22 @@ def test_targets_far_from_0_are_learned_from_by_their_deviations_and_those_withi
         training = Training(("score_ranking", VECTORS, "mse", None, None), split)
         _, truth = training.phase("finetune").compare(torch.zeros(4, 1), split.truth, length=4)
         assert truth.flatten().tolist() == pytest.approx(expected)
+
+
+def test_an_estimate_is_the_isotonic_regression_of_targets_with_ties_and_weights(generator):
+    scores = torch.randint(0, 12, (60,), generator=generator) / 2  # up to 5.5
+    targets, weight = scores + 4 * torch.randn(60, generator=generator), torch.rand(60, generator=generator)
+    network = build("models", "network", parts(VECTORS), seed=0, outputs=1, features=1)
+    network.head.score = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(network.head.score.weight)  # a score is the feature
+    ScoreRanking().finish(network, Split(features.of_tensor(scores.unsqueeze(1)), targets, weight=weight))
+    curve = network.recipe["estimate"]
+    scores, targets, weight = (values.double().numpy() for values in (scores, targets, weight))
+    fitted = IsotonicRegression().fit(scores, targets, sample_weight=weight).predict(scores)
+    assert curve["targets"] == pytest.approx(np.unique(fitted.round(6)).tolist(), abs=1e-4)
+    for score, target in zip(curve["scores"], curve["targets"], strict=True):
+        step = np.abs(fitted - target) < 1e-4
+        assert score == pytest.approx(np.average(scores[step], weights=weight[step]), abs=1e-4)
 
 
 @pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 1.0, 1.0, 1.0, 0.0])])

@@ -50,6 +50,9 @@ def test_the_graph_is_dvcs_with_each_stage_after_what_it_needs():
         assert all(order.index(need) < order.index(name) for need in stage.needs)
         assert stage.computes == name.startswith(("pretrain", "train", "evaluate"))
     assert "validate@ranked_mnist" in graph["train@label_ranking-rlsep"].needs
+    for evaluated in (name for name in order if name.startswith("evaluate@")):  # as soon as it can
+        ready = max(order.index(need) for need in graph[evaluated].needs)
+        assert all(name.startswith("evaluate@") for name in order[ready + 1 : order.index(evaluated)]), evaluated
     alone = {*stages(ROOT, ["evaluate@memorability-spearman-lstm"])}  # with the sorter, and the model of its start
     assert {"pretrain@lstm", "train@label_ranking-rlsep"} < alone < {*graph}
     trained, every = {*stages(ROOT, ["train"])}, {name for name in graph if name.startswith("train@")}

@@ -44,7 +44,7 @@ def on_one_thread() -> AbstractContextManager[Any]:
 def target_of(split: Any) -> np.ndarray:
     """Return what a model is fitted to, (n, outputs): labels, label ranks, relevance of documents, or ranks of targets.
 
-    Ranks are mapped to normal quantiles, within groups if only rows of a group are compared.
+    Ranks of targets are mapped to normal quantiles, within groups if only rows of a group are compared.
 
     Args:
         split: see `rankgrad.datasets.files.splits.Split`.

@@ -7,6 +7,7 @@ __all__ = ["DIRECTIONS", "oriented_gradients"]
 
 DIRECTIONS = 9  # bins of a histogram, over half a circle
 AROUND = 5  # cells per side of the square whose histograms are normalized together
+TINY = 1e-6
 FAINTEST = 0.02  # contrast below which gradients are noise, which normalization must not scale up
 
 
@@ -30,7 +31,8 @@ def oriented_gradients(pictures: Tensor, cell: int) -> Tensor:
     padded = nn.functional.pad(pixels, (1, 1, 1, 1), mode="replicate")
     down = padded[..., 2:, 1:-1] - padded[..., :-2, 1:-1]
     right = padded[..., 1:-1, 2:] - padded[..., 1:-1, :-2]
-    lengths, color = (down.square() + right.square()).sqrt().max(1, keepdim=True)
+    squares, color = (down.square() + right.square()).max(1, keepdim=True)
+    lengths = (squares + TINY**2).sqrt() - TINY  # unlike a root of 0, it has a finite gradient
     angle = torch.atan2(down.gather(1, color), right.gather(1, color))
     place = (angle / torch.pi).remainder(1) * DIRECTIONS
     below = place.floor()
@@ -39,6 +41,7 @@ def oriented_gradients(pictures: Tensor, cell: int) -> Tensor:
     histograms.scatter_add_(1, first, lengths * (1 - (place - below)))
     histograms.scatter_add_(1, (first + 1) % DIRECTIONS, lengths * (place - below))
     histograms = nn.functional.avg_pool2d(histograms, cell)
-    squares = histograms.square().sum(1, keepdim=True)
-    around = nn.functional.avg_pool2d(squares, AROUND, stride=1, padding=AROUND // 2).sqrt()
-    return torch.cat([histograms / (around + FAINTEST), nn.functional.avg_pool2d(pixels, cell)], 1)
+    energy = histograms.square().sum(1, keepdim=True)
+    around = nn.functional.avg_pool2d(energy, AROUND, stride=1, padding=AROUND // 2)
+    contrast = (around + TINY**2).sqrt()
+    return torch.cat([histograms / (contrast + FAINTEST), nn.functional.avg_pool2d(pixels, cell)], 1)

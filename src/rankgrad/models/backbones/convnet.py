@@ -22,9 +22,9 @@ class Convnet(Backbone, nn.Sequential):
         colors: channels of the images, 1 (gray) or 3.
         channels: width of each pair of blocks; the first block halves the image, and so does each pair except the last.
         gradients: pixels per side of the cells of oriented gradients that the first block sees, with their mean colors,
-            in place of the image (see `rankgrad.models.backbones._gradients`); it then halves nothing. Brightness and
-            contrast, which differ from photo to photo, hardly change them, so fewer photos are enough. None for the
-            image itself.
+            in place of the image (see `rankgrad.models.backbones._gradients`); it then halves nothing. The gradients
+            hardly change with brightness and contrast, which differ from photo to photo, so fewer photos are enough.
+            None for the image itself.
 
     Shapes:
         images (n, colors, height, width) uint8 or float in 0..255 to maps (n, channels, height', width').

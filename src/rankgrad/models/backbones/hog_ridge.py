@@ -44,9 +44,9 @@ class HOGRidge(FittedBackbone):
     True
     """
 
-    input = "image"
+    input, small = "image", False
 
-    def __init__(self, *, colors: int = 1, outputs: int, cells: int = 6, penalty: float = 0.1):
+    def __init__(self, *, colors: int = 1, outputs: int, cells: int = 4, penalty: float = 0.1):
         super().__init__()
         check_count("cells", cells)
         self.cells, self.size = cells, outputs
