@@ -51,12 +51,15 @@ def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict
     texts = [column for column in columns.free if column.is_text]
     if is_query_ranking:
         texts = [column for column in texts if _differs_within_groups(columns, column)] or texts
-    others = [column for column in numbers + names if column.content != "time"]  # a date says less than a text
+    counted = [column for column in numbers if column.content != "time"]  # a date says less than a text
+    others = counted + [column for column in names if counted or column.is_aligned]  # so do categories alone
     if is_query_ranking and query_text(columns) is not None:
         others = [column for column in others if column not in names]  # so does a name, such as that of the judge
     text = _text_before(columns, texts, others)
     if text is not None:
         columns.use(text)
+        for column in names:
+            columns.leave_out(column, "names beside a text; to use them, replace `text` in args with `categories`")
         return _with_query(columns, text, is_query_ranking=is_query_ranking), [text]
     columns.use(*numbers, *names)
     for column in texts:

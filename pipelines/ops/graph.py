@@ -9,6 +9,7 @@ from dvc.repo import Repo
 from dvc.stage import PipelineStage
 
 from pipelines.ops.processes import PUBLISH
+from rankgrad.lookup import did_you_mean
 
 __all__ = ["Stage", "stages", "stale"]
 
@@ -35,12 +36,16 @@ def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage
 
     Of stages that could run now, evaluations come first, because they are short and print a result; then those on
     which most others depend.
+
+    Raises:
+        ValueError: no stage has this name. Targets of other files, such as `figures/dvc.yaml:kanji`, are left out.
     """
     with Repo(str(folder)) as repo:
         graph = repo.index.graph  # from a stage to its dependencies
         # Skip tracked data, such as data/raw/mnist.dvc, which have no command.
         graph = graph.subgraph([node for node in graph if isinstance(node, PipelineStage)])
         if targets:
+            _check_targets(targets, [stage.name for stage in graph])
             behind = {stage for stage in graph if {stage.name, stage.name.partition("@")[0]} & {*targets}}
             for stage in [*behind]:
                 behind |= networkx.descendants(graph, stage)
@@ -56,6 +61,14 @@ def stages(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage
             needs = sorted(need.name for need in graph.successors(stage))
             result[stage.name] = Stage(needs, stage.name.startswith(COMPUTING))
         return result
+
+
+def _check_targets(targets: Collection[str], names: Collection[str]) -> None:
+    known = {*names} | {name.partition("@")[0] for name in names}
+    for target in targets:
+        if target not in known and not {*target} & {":", "/", "."}:
+            hint = did_you_mean(target, sorted(known)) or "; see `dvc stage list --name-only`"
+            raise ValueError(f"{target}: no such stage{hint}")
 
 
 def stale(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage]:

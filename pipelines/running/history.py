@@ -64,7 +64,7 @@ def followed(
             if bar.disable and now - last >= every:
                 printed, last = len(rows), now
                 seconds = (now - start) / (len(rows) - replayed) * (total - len(rows))
-                print(f"{line}; about {seconds / 60:.1f} minutes left", file=sys.stderr, flush=True)
+                print(f"{line}; at most about {seconds / 60:.1f} minutes left", file=sys.stderr, flush=True)
             yield phase, epoch
     if rows and rows[-1][1].best and rows[-1][1].number > 1:
         line += "; the last epoch is the best: more epochs may be better"

@@ -609,6 +609,12 @@ def test_a_group_whose_targets_have_a_level_of_their_own_is_compared_within(tmp_
     [
         (PLAIN, "perceptron", 0.01, ["ridge", "boosted_trees"]),
         ({"said": texts("{} is fine"), "price": Y}, "bag_of_words", 0.003, ["word_counts"]),
+        (
+            {"client": cycled("web", "app"), "said": texts("{} is fine"), "price": Y},
+            "bag_of_words",
+            0.003,
+            ["word_counts"],
+        ),
         ({"photo": texts("{}.png"), "price": Y}, "convnet", None, ["hog_ridge"]),
         ({"photo": texts("{}.png"), "tags": cycled("cat|dog", "dog|cat", "cow|dog")}, "convnet", None, ["hog_ridge"]),
         ({"said": texts("{} is fine"), "tags": cycled("a|b", "b|a", "c|a")}, "bag_of_words", 0.003, ["word_counts"]),

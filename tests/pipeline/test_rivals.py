@@ -1,7 +1,9 @@
 """Simple rivals: models that are fitted at once, and BM25, against scikit-learn and formulas; how they are compared."""
 
+import cmath
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -98,11 +100,21 @@ def test_trees_score_as_those_of_scikit_learn(generator):
     np.testing.assert_allclose(ours(items).squeeze(1).detach().numpy(), expected, atol=1e-6)
 
 
-def test_hog_ridge_is_ridge_regression_on_oriented_gradients_averaged_over_cells(generator):
+def test_hog_ridge_is_ridge_regression_on_oriented_gradients_and_hues_averaged_over_cells(generator):
     pictures = torch.randint(0, 256, (80, 3, 16, 16), generator=generator, dtype=torch.uint8)
     truth = torch.randint(0, 3, (80, 2), generator=generator)
     maps = oriented_gradients(pictures, 2).double().numpy()  # 8 x 8
-    cells = [maps[:, :, row : row + 4, column : column + 4].mean((2, 3)) for column in (0, 4) for row in (0, 4)]
+    hues = np.zeros((80, 12, 16, 16))
+    for picture, row, column in product(range(80), range(16), range(16)):
+        red, green, blue = pictures[picture, :, row, column].double().numpy() / 255
+        chroma = complex(red - (green + blue) / 2, math.sqrt(3) / 2 * (green - blue))
+        place = 12 * ((cmath.phase(chroma) / (2 * math.pi)) % 1)
+        hues[picture, int(place) % 12, row, column] += abs(chroma) * (1 - place % 1)
+        hues[picture, (int(place) + 1) % 12, row, column] += abs(chroma) * (place % 1)
+    cells = []
+    for row, column in product((0, 1), (0, 1)):
+        cells.append(maps[:, :, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4].mean((2, 3)))
+        cells.append(hues[:, :, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8].mean((2, 3)))
     features = np.concatenate(cells, 1)
     features = (features - features.mean(0)) / features.std(0)
     expected = Ridge(0.05 * len(truth)).fit(features, truth.numpy()).predict(features)

@@ -57,6 +57,8 @@ def test_the_graph_is_dvcs_with_each_stage_after_what_it_needs():
     assert {"pretrain@lstm", "train@label_ranking-rlsep"} < alone < {*graph}
     trained, every = {*stages(ROOT, ["train"])}, {name for name in graph if name.startswith("train@")}
     assert every < trained < {*graph} - {"compare"}
+    with pytest.raises(ValueError, match="comapre: no such stage; did you mean compare"):
+        stages(ROOT, ["comapre"])
 
 
 def test_raw_data_that_dvc_keeps_are_no_stage(tmp_path):

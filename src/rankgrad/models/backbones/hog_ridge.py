@@ -1,5 +1,6 @@
-"""A linear model of histograms of oriented gradients and mean colors, fitted when the network is built."""
+"""A linear model of histograms of oriented gradients and of colors, fitted when the network is built."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +16,11 @@ from rankgrad.models.backbones.ridge import Ridge
 __all__ = ["HOGRidge"]
 
 CELL = 2  # pixels per side of the cells whose histograms are averaged
+HUES = 12  # bins of a histogram of hues, over the whole circle
 
 
 class HOGRidge(FittedBackbone):
-    """Ridge regression on histograms of oriented gradients (Dalal and Triggs, 2005) and on mean colors.
+    """Ridge regression on histograms of oriented gradients (Dalal and Triggs, 2005) and of hues, and on mean colors.
 
     Args:
         colors: channels of the pictures, 1 (gray) or 3.
@@ -50,7 +52,7 @@ class HOGRidge(FittedBackbone):
         super().__init__()
         check_count("cells", cells)
         self.cells, self.size = cells, outputs
-        features = (DIRECTIONS + colors) * cells**2
+        features = (DIRECTIONS + colors + (HUES if colors == 3 else 0)) * cells**2
         self.ridge = Ridge(features=features, outputs=outputs, penalty=penalty)
 
     def _fit(self, split: Any) -> None:
@@ -63,4 +65,16 @@ class HOGRidge(FittedBackbone):
 
     def _described(self, pictures: Tensor) -> Tensor:
         """Return the histograms and mean colors of pictures (n, features)."""
-        return nn.functional.adaptive_avg_pool2d(oriented_gradients(pictures, CELL), self.cells).flatten(1)
+        maps = [oriented_gradients(pictures, CELL)]
+        if pictures.shape[1] == 3:
+            maps.append(_hues(pictures.float() / 255))
+        return torch.cat([nn.functional.adaptive_avg_pool2d(of_kind, self.cells).flatten(1) for of_kind in maps], 1)
+
+
+def _hues(pixels: Tensor) -> Tensor:
+    """Return maps (n, hues, height, width) of pixels (n, 3, height, width): the chroma, in the two nearest hues."""
+    red, green, blue = pixels.unsqueeze(2).unbind(1)
+    across, along = math.sqrt(3) / 2 * (green - blue), red - (green + blue) / 2
+    place = (torch.atan2(across, along) / (2 * math.pi)).remainder(1) * HUES
+    distance = (place - torch.arange(HUES, device=pixels.device).view(1, -1, 1, 1)).abs()
+    return torch.hypot(across, along) * (1 - torch.minimum(distance, HUES - distance)).clamp(min=0)
