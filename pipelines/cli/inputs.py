@@ -52,13 +52,15 @@ def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict
     if is_query_ranking:
         texts = [column for column in texts if _differs_within_groups(columns, column)] or texts
     counted = [column for column in numbers if column.content != "time"]  # a date says less than a text
-    others = counted + [column for column in names if counted or column.is_aligned]  # so do categories alone
+    # So do categories alone, but a name of a query is part of its input.
+    is_alone = len(texts) == 1 and not counted and not is_query_ranking
+    others = counted + [column for column in names if not is_alone or column.is_aligned]
     if is_query_ranking and query_text(columns) is not None:
         others = [column for column in others if column not in names]  # so does a name, such as that of the judge
     text = _text_before(columns, texts, others)
     if text is not None:
         columns.use(text)
-        for column in names:
+        for column in names if is_alone else ():
             columns.leave_out(column, "names beside a text; to use them, replace `text` in args with `categories`")
         return _with_query(columns, text, is_query_ranking=is_query_ranking), [text]
     columns.use(*numbers, *names)

@@ -107,13 +107,12 @@ def run(stage: str = "", *names: str) -> None:
         before = sources(stage, key) if "DVC_STAGE" in os.environ else None
         params = load()
         refuse_other_versions(Path("checks/code") / f"{title}.txt")
+        os.environ["OMP_NUM_THREADS"] = str(params.compute.threads)  # for a torch that is imported later
         main = _main(stage, *names)
         # accelerate reads this variable, in this process and in child processes.
         os.environ["ACCELERATE_DYNAMO_BACKEND"] = "INDUCTOR" if params.compute.compile else "NO"
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(params.compute.threads)
-        else:  # read when it is imported
-            os.environ["OMP_NUM_THREADS"] = str(params.compute.threads)
         Path(".locks").mkdir(exist_ok=True)
         with FileLock(f".locks/{title}.lock", timeout=PATIENCE):
             status.began(stage, key)

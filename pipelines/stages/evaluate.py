@@ -51,8 +51,9 @@ def main(params: Settings, name: str) -> None:
     ):
         pq.write_table(pa.concat_tables(tables), predictions, compression="zstd")
         results.write(target, rows)
-    metric = params.metric_of(name)
-    log.info("%s %s on the test split", metric, cell(*results.Results(name, rows).leaf(name, metric)))
+    table, metric = results.Results(name, rows), params.metric_of(name)
+    if table.has(name, metric):
+        log.info("%s %s on the test split", metric, cell(*table.leaf(name, metric)))
 
 
 def _are_all_equal(table: pa.Table) -> bool:

@@ -167,6 +167,16 @@ NAMED = [
         {"text_pair": ["prompt", "text"], "group": "query_id", "text": None},
     ),
     (
+        {"query_id": groups(15), "query": texts("tell me about number {}", 15),
+         "passage": texts("a page with the words {}"), "relevance": cycled(0, 1, 2)},
+        {"text_pair": ["query", "passage"], "group": "query_id"},
+    ),
+    (
+        {"client": cycled("web", "app"), "remark": texts("it is remark {}"), "other": texts("it is other {}"),
+         "price": Y},
+        {"categories": ["client"], "text": None},
+    ),
+    (
         {"judged_by": cycled("bob", "ann"), "search_text": texts("tell me about number {}", 4),
          "article": texts("a page with the words {}"), "stars": cycled(0, 1, 3)},
         {"text_pair": ["search_text", "article"], "group": "search_text", "relevance": "stars"},
