@@ -46,13 +46,13 @@ def _options_of_input(columns: Columns, truth: Truth) -> tuple[dict[str, Any], l
 
 
 def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict[str, Any], list[Column]]:
-    """Choose a column named like text, else numbers and names, else a text."""
+    """Choose a column named like text, else numbers with dates and names, else the only text, else names and dates."""
     numbers, names = _numbers_and_names(columns)
     texts = [column for column in columns.free if column.is_text]
     if is_query_ranking:
         texts = [column for column in texts if _differs_within_groups(columns, column)] or texts
     counted = [column for column in numbers if column.content != "time"]  # a date says less than a text
-    # So do categories alone, but a name of a query is part of its input.
+    # Categories without numbers say less, too; but a query's own text may be one of them.
     is_alone = len(texts) == 1 and not counted and not is_query_ranking
     others = counted + [column for column in names if not is_alone or column.is_aligned]
     if is_query_ranking and query_text(columns) is not None:
@@ -66,13 +66,18 @@ def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict
     columns.use(*numbers, *names)
     for column in texts:
         columns.leave_out(column, f"a text; pass `--text {column.typed}` to use it instead of numbers and names")
+    return _roles_of(columns, numbers, names), numbers + names
+
+
+def _roles_of(columns: Columns, numbers: Sequence[Column], names: Sequence[Column]) -> dict[str, Any]:
+    """Return the options of a table whose inputs are numbers, dates, and names."""
     options = {
         "features": _in_patterns(columns, [column.name for column in numbers]),
         "dates": {column.name: column.date_orders[0] for column in numbers if column.content == "time"},
         "categories": [column.name for column in names if column.is_category],
         "letters": [column.name for column in names if column.is_aligned],
     }
-    return {role: used for role, used in options.items() if used}, numbers + names
+    return {role: used for role, used in options.items() if used}
 
 
 def _numbers_and_names(columns: Columns) -> tuple[list[Column], list[Column]]:

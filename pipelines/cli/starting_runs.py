@@ -125,7 +125,7 @@ def _model_of(starting: dict[str, Any], table: Table, folder: Path) -> dict[str,
     if input_type.files:
         model = {**starting["head"], "backbone": CONVNET}
     else:
-        model = starting.get("models", {}).get(input_type.name, MODELS.get(input_type.name))
+        model = starting.get("models", {}).get(input_type.name, MODELS[input_type.name])
     if "captions" in starting:
         model = {**model, "text": starting["captions"]}
     if input_type.name == "features" and _has_skewed_features(table, folder):

@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter, defaultdict
-from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -13,6 +12,7 @@ import pandas as pd
 import torch
 from PIL import Image, ImageDraw
 
+from rankgrad.io.pictures import as_png
 from rankgrad.ranks import dense_ranks
 from studies.converters.packages import PackagedFile
 from studies.converters.writing import convert, drawn_splits
@@ -78,15 +78,9 @@ def table(raw: Path, *, least: int = LEAST) -> pd.DataFrame:
                 areas[row, column] = area_of(drawing.components[label])
     names = [drawing.name for drawing in kanji]
     ranks = pd.DataFrame(dense_ranks(areas).numpy(), columns=[f"rank_{label}" for label in labels])
-    pictures = [_png(draw(drawing.strokes, SIZE)) for drawing in kanji]
+    pictures = [as_png(Image.fromarray(draw(drawing.strokes, SIZE))) for drawing in kanji]
     codes = [f"{ord(name):05x}" for name in names]  # two characters may have the same normal form
     return ranks.assign(code=codes, image=pictures, split=drawn_splits(names, test=0.2, val=0.13))
-
-
-def _png(pixels: np.ndarray) -> bytes:
-    buffer = BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def draw(strokes: list[np.ndarray], size: int) -> np.ndarray:

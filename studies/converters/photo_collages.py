@@ -5,13 +5,13 @@ beside the collages' folder.
 """
 
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from PIL import Image
 
+from rankgrad.io.pictures import as_png
 from studies.converters.writing import convert, drawn_splits
 
 __all__ = ["BLOCK", "table"]
@@ -56,17 +56,13 @@ def table(raw: Path) -> pd.DataFrame:
         for number in range(sum(map(len, by_class.values())) // PHOTOS_PER_COLLAGE):
             places = _places(draws, int(draws.integers(PHOTOS[0], PHOTOS[1] + 1)))
             classes = [folders[index] for index in draws.choice(len(folders), len(places), replace=False)]
-            chosen = [_one_of(by_class[name], draws) for name in classes]
+            chosen = [by_class[name][int(draws.integers(len(by_class[name])))] for name in classes]
             ranks = {f"rank_{name}": 0 for name in folders}
             for rank, (_, name) in enumerate(sorted(zip(places, classes, strict=True)), 1):
                 ranks[f"rank_{name}"] = rank
             picture = _collage(chosen, places, draws)
             rows.append({"name": f"{split}-{number}", "image": picture, "split": split, **ranks})
     return pd.DataFrame(rows)
-
-
-def _one_of(paths: Sequence[Path], draws: np.random.Generator) -> Path:
-    return paths[int(draws.integers(len(paths)))]
 
 
 def _places(draws: np.random.Generator, count: int) -> list[Place]:
@@ -94,9 +90,7 @@ def _collage(photos: Sequence[Path], places: Sequence[Place], draws: np.random.G
     for path, (side, top, left) in zip(photos, places, strict=True):
         with Image.open(path) as photo:
             canvas.paste(photo.convert("RGB").resize((side, side), Image.Resampling.LANCZOS), (left, top))
-    buffer = BytesIO()
-    canvas.save(buffer, "PNG")
-    return buffer.getvalue()
+    return as_png(canvas)
 
 
 if __name__ == "__main__":
