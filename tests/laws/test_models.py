@@ -265,6 +265,11 @@ class TestText:
         with pytest.raises(ValueError, match="an older version wrote the model"):
             Vocabulary([*vocabulary.words, "dog's"])
         assert Vocabulary.split("The DOG's, isn\u2019t_it?") == ["the", "dog", "s", "isn", "t", "it"]
+        assert Vocabulary.tokens("The dog's :) \u6771\u4eac") == ["the", "dog", "s", ":)", "\u6771", "\u4eac"]
+        hello = "\u0928\u092e\u0938\u094d\u0924\u0947"
+        assert Vocabulary.tokens(f"{hello}!!!") == [hello, "!!!"]
+        marked = Vocabulary.of(["a dog!"])
+        assert marked.encode(["a cat!?", "a dog ... !"]).tolist() == [[3, 1, 0], [3, 4, 2]]
 
     def test_order_counts_and_a_text_without_words_is_refused(self):
         network = made("models.backbones", {"name": "words"}, words=Vocabulary.of(["b c d"]).words)

@@ -114,7 +114,7 @@ def test_hog_ridge_is_ridge_regression_on_oriented_gradients_and_hues_averaged_o
     cells = []
     for row, column in product((0, 1), (0, 1)):
         cells.append(maps[:, :, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4].mean((2, 3)))
-        cells.append(hues[:, :, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8].mean((2, 3)))
+        cells.append(np.sqrt(hues[:, :, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8].mean((2, 3))))
     features = np.concatenate(cells, 1)
     features = (features - features.mean(0)) / features.std(0)
     expected = Ridge(0.05 * len(truth)).fit(features, truth.numpy()).predict(features)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-__all__ = ["DIRECTIONS", "oriented_gradients"]
+__all__ = ["DIRECTIONS", "binned", "oriented_gradients"]
 
 DIRECTIONS = 9  # bins of a histogram, over half a circle
 AROUND = 5  # cells per side of the square whose histograms are normalized together
@@ -34,14 +34,29 @@ def oriented_gradients(pictures: Tensor, cell: int) -> Tensor:
     squares, color = (down.square() + right.square()).max(1, keepdim=True)
     lengths = (squares + TINY**2).sqrt() - TINY  # unlike a root of 0, it has a finite gradient
     angle = torch.atan2(down.gather(1, color), right.gather(1, color))
-    place = (angle / torch.pi).remainder(1) * DIRECTIONS
-    below = place.floor()
-    first = below.long() % DIRECTIONS  # rounding can make a place 9
-    histograms = lengths.new_zeros(len(pixels), DIRECTIONS, *lengths.shape[2:])
-    histograms.scatter_add_(1, first, lengths * (1 - (place - below)))
-    histograms.scatter_add_(1, (first + 1) % DIRECTIONS, lengths * (place - below))
-    histograms = nn.functional.avg_pool2d(histograms, cell)
+    histograms = nn.functional.avg_pool2d(binned(angle / torch.pi, lengths, DIRECTIONS), cell)
     energy = histograms.square().sum(1, keepdim=True)
     around = nn.functional.avg_pool2d(energy, AROUND, stride=1, padding=AROUND // 2)
     contrast = (around + TINY**2).sqrt()
     return torch.cat([histograms / (contrast + FAINTEST), nn.functional.avg_pool2d(pixels, cell)], 1)
+
+
+def binned(turns: Tensor, lengths: Tensor, bins: int) -> Tensor:
+    """Return maps (n, bins, height, width) with the length of each pixel in the two bins nearest to its direction.
+
+    Args:
+        turns: the directions (n, 1, height, width), as parts of a whole turn.
+        lengths: (n, 1, height, width).
+        bins: bins of a whole turn.
+
+    >>> maps = binned(torch.full((1, 1, 1, 1), 0.125), torch.ones(1, 1, 1, 1), 4)
+    >>> maps.flatten().tolist()
+    [0.5, 0.5, 0.0, 0.0]
+    """
+    place = turns.remainder(1) * bins
+    below = place.floor()
+    first = below.long() % bins  # rounding can make a place equal to the number of bins
+    maps = lengths.new_zeros(len(lengths), bins, *lengths.shape[2:])
+    maps.scatter_add_(1, first, lengths * (1 - (place - below)))
+    maps.scatter_add_(1, (first + 1) % bins, lengths * (place - below))
+    return maps

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from rankgrad.checks import check_count
 from rankgrad.inputs.features import of_tensor
 from rankgrad.models.backbones._fitted import FittedBackbone
-from rankgrad.models.backbones._gradients import DIRECTIONS, oriented_gradients
+from rankgrad.models.backbones._gradients import DIRECTIONS, binned, oriented_gradients
 from rankgrad.models.backbones.ridge import Ridge
 
 __all__ = ["HOGRidge"]
@@ -20,7 +20,7 @@ HUES = 12  # bins of a histogram of hues, over the whole circle
 
 
 class HOGRidge(FittedBackbone):
-    """Ridge regression on histograms of oriented gradients (Dalal and Triggs, 2005) and of hues, and on mean colors.
+    """Ridge regression on histograms of oriented gradients (Dalal and Triggs, 2005), roots of hues', and mean colors.
 
     Args:
         colors: channels of the pictures, 1 (gray) or 3.
@@ -65,16 +65,19 @@ class HOGRidge(FittedBackbone):
 
     def _described(self, pictures: Tensor) -> Tensor:
         """Return the histograms and mean colors of pictures (n, features)."""
-        maps = [oriented_gradients(pictures, CELL)]
-        if pictures.shape[1] == 3:
-            maps.append(_hues(pictures.float() / 255))
-        return torch.cat([nn.functional.adaptive_avg_pool2d(of_kind, self.cells).flatten(1) for of_kind in maps], 1)
+        gradients = self._averaged(oriented_gradients(pictures, CELL))
+        if pictures.shape[1] == 1:
+            return gradients
+        hues = self._averaged(_hues(pictures.float() / 255))
+        return torch.cat([gradients, hues.sqrt()], 1)  # of the roots, a large area does not outweigh all others
+
+    def _averaged(self, maps: Tensor) -> Tensor:
+        """Return the mean of each cell of maps, (n, features)."""
+        return nn.functional.adaptive_avg_pool2d(maps, self.cells).flatten(1)
 
 
 def _hues(pixels: Tensor) -> Tensor:
     """Return maps (n, hues, height, width) of pixels (n, 3, height, width): the chroma, in the two nearest hues."""
     red, green, blue = pixels.unsqueeze(2).unbind(1)
     across, along = math.sqrt(3) / 2 * (green - blue), red - (green + blue) / 2
-    place = (torch.atan2(across, along) / (2 * math.pi)).remainder(1) * HUES
-    distance = (place - torch.arange(HUES, device=pixels.device).view(1, -1, 1, 1)).abs()
-    return torch.hypot(across, along) * (1 - torch.minimum(distance, HUES - distance)).clamp(min=0)
+    return binned(torch.atan2(across, along) / (2 * math.pi), torch.hypot(across, along), HUES)
