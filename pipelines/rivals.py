@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.datasets.files.splits import Split
-from rankgrad.vocabulary import PAIR, Vocabulary
+from rankgrad.plain_text import PAIR, words_of
 
 __all__ = ["TAKES", "bm25"]
 
@@ -59,9 +59,9 @@ def _words_of(queries: Any, documents: Any) -> tuple[Any, Any, np.ndarray]:
     """Return the count of each word of the queries in each query (q, V) and document (n, V), and documents' lengths."""
     from sklearn.feature_extraction.text import CountVectorizer
 
-    vectorizer = CountVectorizer(analyzer=Vocabulary.split)
+    vectorizer = CountVectorizer(analyzer=words_of)
     asked = vectorizer.fit_transform(queries)
-    lengths = np.array([len(Vocabulary.split(text)) for text in documents])
+    lengths = np.array([len(words_of(text)) for text in documents])
     return asked, vectorizer.transform(documents), lengths
 
 

@@ -19,8 +19,9 @@ from rankgrad.io.results import Row
 from rankgrad.models.backbones.bag_of_words import BagOfWords
 from rankgrad.models.backbones.knrm import Knrm
 from rankgrad.models.backbones.words import Words
+from rankgrad.plain_text import PAIR
 from rankgrad.seeding import derived_seed, generator
-from rankgrad.vocabulary import PAIR, Vocabulary
+from rankgrad.vocabulary import Vocabulary
 from studies import cranfield
 from studies.compared import compared
 from studies.cranfield import METHODS, NAMES, UPSTREAM, read, reranking

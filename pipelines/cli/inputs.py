@@ -46,36 +46,32 @@ def _options_of_input(columns: Columns, truth: Truth) -> tuple[dict[str, Any], l
 
 
 def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict[str, Any], list[Column]]:
-    """Choose a column named like text, else numbers with dates and names, else the only text, else names and dates."""
+    """Choose a text if it answers a query's text, or if all inputs are texts; else numbers, names, and words."""
     numbers, names = _numbers_and_names(columns)
-    texts = [column for column in columns.free if column.is_text]
+    texts, others = [column for column in columns.free if column.is_text], [*numbers, *names]
+    called = [column for column in texts if column.is_called("text")]
     if is_query_ranking:
         texts = [column for column in texts if _differs_within_groups(columns, column)] or texts
-    counted = [column for column in numbers if column.content != "time"]  # a date says less than a text
-    # Categories without numbers say less, too; but a query's own text may be one of them.
-    is_alone = len(texts) == 1 and not counted and not is_query_ranking
-    others = counted + [column for column in names if not is_alone or column.is_aligned]
-    if is_query_ranking and query_text(columns) is not None:
-        others = [column for column in others if column not in names]  # so does a name, such as that of the judge
-    text = _text_before(columns, texts, others)
-    if text is not None:
+        if query_text(columns) is not None:  # a date, or a name such as the judge's, says less about an answer
+            others = [] if called else [column for column in numbers if column.content != "time"]
+    if texts and not others:
+        text = _only_text(columns, called or texts)
         columns.use(text)
-        for column in names if is_alone else ():
-            columns.leave_out(column, "names beside a text; to use them, replace `text` in args with `categories`")
         return _with_query(columns, text, is_query_ranking=is_query_ranking), [text]
-    columns.use(*numbers, *names)
-    for column in texts:
-        columns.leave_out(column, f"a text; pass `--text {column.typed}` to use it instead of numbers and names")
-    return _roles_of(columns, numbers, names), numbers + names
+    columns.use(*numbers, *names, *texts)
+    return _roles_of(columns, numbers, names, texts), [*numbers, *names, *texts]
 
 
-def _roles_of(columns: Columns, numbers: Sequence[Column], names: Sequence[Column]) -> dict[str, Any]:
-    """Return the options of a table whose inputs are numbers, dates, and names."""
+def _roles_of(
+    columns: Columns, numbers: Sequence[Column], names: Sequence[Column], texts: Sequence[Column]
+) -> dict[str, Any]:
+    """Return the options of a table whose inputs are numbers, dates, names, and texts."""
     options = {
         "features": _in_patterns(columns, [column.name for column in numbers]),
         "dates": {column.name: column.date_orders[0] for column in numbers if column.content == "time"},
         "categories": [column.name for column in names if column.is_category],
         "letters": [column.name for column in names if column.is_aligned],
+        "words": [column.name for column in texts],
     }
     return {role: used for role, used in options.items() if used}
 
@@ -90,20 +86,12 @@ def _numbers_and_names(columns: Columns) -> tuple[list[Column], list[Column]]:
     return numbers, names
 
 
-def _text_before(columns: Columns, texts: Sequence[Column], others: Sequence[Column]) -> Column | None:
-    """Return the text to learn from: the only one named so, or the only one if there are no other columns.
-
-    Raises:
-        ValueError: there are several such texts.
-    """
-    called = [column for column in texts if column.is_called("text")]
-    candidates = called or texts
-    if not candidates or (others and not called and not candidates[0].is_called("captions")):
-        return None
-    if len(texts) > 1 and len(called) != 1:
+def _only_text(columns: Columns, texts: Sequence[Column]) -> Column:
+    """Return the only text; raise ValueError if there are several."""
+    if len(texts) > 1:
         preferences = "; for preferences, pass `--text CHOSEN --rejected REJECTED`"
-        raise columns.question(candidates, "are all texts, but only one can be the input", "text", preferences)
-    return candidates[0]
+        raise columns.question(texts, "are all texts, but only one can be the input", "text", preferences)
+    return texts[0]
 
 
 def _check_named_text(columns: Columns, text: Column, *, is_query_ranking: bool) -> None:

@@ -15,8 +15,8 @@ from rankgrad import lookup
 from rankgrad.datasets.tables.rows import Row, pieces
 from rankgrad.inputs import type_of
 from rankgrad.models.label_ranker import pooled
+from rankgrad.plain_text import words_of
 from rankgrad.tasks import check_answer
-from rankgrad.vocabulary import Vocabulary
 
 __all__ = ["Answers", "Inputs", "Measured", "Piece", "measure", "prepared"]
 
@@ -182,7 +182,7 @@ def _embedding_of(network: Any) -> Generator[list[Tensor]]:
 
 
 def _words(texts: list[str]) -> list[str]:
-    return [word for text in texts for word in Vocabulary.split(text)]
+    return [word for text in texts for word in words_of(text)]
 
 
 def _of_answer(answer: Mapping[str, Any], task: Any, recipe: Mapping[str, Any]) -> dict[str, float]:

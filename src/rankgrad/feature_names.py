@@ -1,17 +1,20 @@
 """Names of features, and how to compute the features of a row from them.
 
 The name of a feature defines its value: `km` is the number in this column; `brand=bmw` is 1 if the column has this
-value, else 0; `sequence[39/56]=A` is 1 if the column's text has this letter at position 39 of 56; `age[empty=41.5]` is
-the number in this column, or 41.5 if the cell is empty; and `age[empty]` is 1 if the cell is empty.
+value, else 0; `sequence[39/56]=A` is 1 if the column's text has this letter at position 39 of 56; `title[word=new]` is
+1 if the column's text has this word; `age[empty=41.5]` is the number in this column, or 41.5 if the cell is empty; and
+`age[empty]` is 1 if the cell is empty.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rankgrad.numbers import PLAIN, Writing, number_at
-from rankgrad.plain_text import name_in, text_in
+from rankgrad.plain_text import name_in, text_in, tokens_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,11 +29,14 @@ __all__ = [
     "numbers_of",
     "places_of_values",
     "title_of",
+    "words_names",
 ]
 
 LETTER = re.compile(r"(.+)\[(\d+)/(\d+)\]", re.DOTALL)  # column, position from 1, and number of letters
 FILLED = re.compile(r"(.+)\[empty(?:=(.+))?\]", re.DOTALL)  # column, and the number for an empty cell
-Letter = tuple[int, int] | None
+WORD = re.compile(r"([^=]+)\[word=(.+)\]", re.DOTALL)  # column, and the word or mark
+WORDS, LEAST = 500, 3  # most words of a column that become features, and fewest rows that have such a word
+Part = tuple[int, int] | Literal["word"] | None  # of a cell: a letter, a word, or all of it
 
 
 def columns_of(names: Sequence[str]) -> list[str]:
@@ -69,20 +75,25 @@ def numbers_of(
     >>> numbers_of({"km": 7, "brand": "lada", "sequence": "ACD"}, names, unknown=print)
     brand lada
     [7.0, 0.0, 0.0, 1.0]
+    >>> numbers_of({"title": "Old red lamp"}, ["title[word=lamp]", "title[word=new]"])
+    [1.0, 0.0]
     >>> numbers_of({"age": None}, ["age[empty=41.5]", "age[empty]"])
     [41.5, 1.0]
     >>> numbers_of({"km": "1.306,5"}, ["km"], writing=Writing(",", "."))
     [1306.5]
     """
     numbers, fills = [0.0] * len(names), fills_of(tuple(names))
-    for (column, letter), places in _asked(tuple(names)).items():
-        if column in fills and is_empty(row.get(column)):
+    for (column, part), places in _asked(tuple(names)).items():
+        if part == "word":
+            for word in _words_in(row, column) & places.keys():
+                numbers[places[word]] = 1.0
+        elif column in fills and is_empty(row.get(column)):
             numbers[places[None]] = fills[column]
             if "" in places:
                 numbers[places[""]] = 1.0
         elif None in places:
             numbers[places[None]] = number_at(row, column, writing)
-        elif (place := places.get(value := _value(row, column, letter))) is not None:
+        elif (place := places.get(value := _value(row, column, part))) is not None:
             numbers[place] = 1.0
         elif value and unknown:
             unknown(column, value)
@@ -93,13 +104,16 @@ def numbers_of(
 
 
 @lru_cache(maxsize=16)
-def _asked(names: tuple[str, ...]) -> dict[tuple[str, Letter], dict[str | None, int]]:
-    """Map columns (with the position of a letter) to their values, and these to positions in the features.
+def _asked(names: tuple[str, ...]) -> dict[tuple[str, Part], dict[str | None, int]]:
+    """Map columns (with the position of a letter) to their values or words, and these to positions in the features.
 
     The value None stands for any number.
     """
-    asked: dict[tuple[str, Letter], dict[str | None, int]] = {}
+    asked: dict[tuple[str, Part], dict[str | None, int]] = {}
     for place, name in enumerate(names):
+        if word := WORD.fullmatch(name):
+            asked.setdefault((word[1], "word"), {})[word[2]] = place
+            continue
         if filled := FILLED.fullmatch(name):
             asked.setdefault((filled[1], None), {})["" if filled[2] is None else None] = place
             continue
@@ -112,15 +126,15 @@ def _asked(names: tuple[str, ...]) -> dict[tuple[str, Letter], dict[str | None, 
 
 @lru_cache(maxsize=16)
 def places_of_values(names: tuple[str, ...]) -> dict[str, list[list[int]]]:
-    """Return, by column, the positions of the features of its values: one list, or one list per letter.
+    """Return, by column of names or letters, the positions of its features: one list, or one list per letter.
 
     >>> places_of_values(("km", "brand=bmw", "brand=vw", "sequence[3/3]=D"))
     {'brand': [[1, 2]], 'sequence': [[3]]}
     """
     places_of: dict[str, list[list[int]]] = {}
-    for (column, _), place_of in _asked(names).items():
+    for (column, part), place_of in _asked(names).items():
         places = [place for value, place in place_of.items() if value]  # None is a number's, "" of an empty one
-        if places:
+        if places and part != "word":
             places_of.setdefault(column, []).append(places)
     return places_of
 
@@ -144,6 +158,19 @@ def filled_names(column: str, numbers: "pd.Series") -> list[str]:
     return [name, empty_name(column)] if numbers.isna().any() else [name]
 
 
+def words_names(column: str, texts: Iterable[str]) -> list[str]:
+    """Return a feature for each of the most frequent words and marks in a column of training rows.
+
+    >>> words_names("title", ["a red lamp", "A new lamp", "a lamp", "a bed"])
+    ['title[word=lamp]']
+    """
+    rows = [{*tokens_of(text)} for text in texts]
+    counts = Counter(word for words in rows for word in words)
+    usual = [word for word, count in counts.items() if LEAST <= count < len(rows)]
+    usual.sort(key=lambda word: (-counts[word], word))
+    return [f"{column}[word={word}]" for word in sorted(usual[:WORDS])]
+
+
 def empty_name(column: str) -> str:
     """Return the name of the feature that is 1 if a column's cell is empty."""
     return f"{column}[empty]"
@@ -161,7 +188,7 @@ def title_of(name: str) -> str:
 
 def is_feature_name(column: str) -> bool:
     """Return whether a column's name has the form of a feature of one value, so that the two would be confused."""
-    return "=" in column or LETTER.fullmatch(column) is not None or FILLED.fullmatch(column) is not None
+    return "=" in column or any(form.fullmatch(column) for form in (LETTER, FILLED))
 
 
 def is_empty(cell: Any) -> bool:
@@ -173,14 +200,29 @@ def is_empty(cell: Any) -> bool:
     return cell is None or cell != cell or (isinstance(cell, str) and cell.lower() in ("", "nan"))
 
 
-def _value(row: Mapping[str, Any], column: str, letter: Letter) -> str:
+def _words_in(row: Mapping[str, Any], column: str) -> set[str]:
+    return {*tokens_of(_text(row, column))}
+
+
+def _value(row: Mapping[str, Any], column: str, letter: tuple[int, int] | None) -> str:
     if letter is None:
-        try:
+        with _of_column(column):
             return name_in(row.get(column))
-        except ValueError as error:
-            raise ValueError(f"{column}: {error}") from error
     place, count = letter
-    cell = row.get(column)
-    if len(text := text_in("" if cell is None else cell)) != count:
+    if len(text := _text(row, column)) != count:
         raise ValueError(f"{column} has {len(text)} letters, expected {count} as in training: align the text")
     return text[place - 1]
+
+
+def _text(row: Mapping[str, Any], column: str) -> str:
+    with _of_column(column):
+        return text_in(row.get(column))
+
+
+@contextmanager
+def _of_column(column: str) -> Generator[None]:
+    """Name the column in a ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{column}: {error}") from error

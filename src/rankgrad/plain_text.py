@@ -17,9 +17,11 @@ from typing import Any
 __all__ = [
     "LONGEST",
     "NAME",
+    "PAIR",
     "check_name",
     "emptied",
     "emptied_numbers",
+    "is_word",
     "key_in",
     "name_in",
     "parsed_json",
@@ -29,19 +31,27 @@ __all__ = [
     "spelled_alike",
     "text_in",
     "text_of_bytes",
+    "tokens_of",
     "whole_text",
+    "words_of",
 ]
 
 MARKS = 30  # longest run of combining characters to keep: the limit of Unicode's stream-safe text (UAX #15)
 NAME = 1000  # characters in the name of a column, category, class, group, or id
 LONGEST = 2**20  # characters of a text
 DIGITS = 1000  # digits of a whole number
+PAIR = "\x1e"  # ASCII's record separator, a word that separates the two texts of a pair
 
 FOREIGN = re.compile(rf"[^\w\s\x00-\x7f]{{{MARKS + 1},}}")  # a combining mark is never a letter, a space, or ASCII
 INVISIBLE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))  # invisible characters
 WHOLE = re.compile(r"(-?\d+)\.0*", re.ASCII)
 ROUND = re.compile(r"(-?\d+)\.0{1,2}", re.ASCII)  # 1.000 may be a thousand
 MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00(:00(\.0+)?)?", re.ASCII)
+SPACELESS = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"  # Thai, Lao, Japanese, Chinese: each character is a word
+SIGNS = r"\u0300-\u036f\u064b-\u065f\u0900-\u0963\u0966-\u0dff"  # vowels and accents, which `\w` lacks
+APOSTROPHES = r"'\u2019"  # they separate words, as an underscore does
+WORDS = re.compile(rf"[{SPACELESS}]|(?:[^\W_{SPACELESS}]|[{SIGNS}])+|{PAIR}")
+TOKENS = re.compile(rf"{WORDS.pattern}|[^\w\s{APOSTROPHES}{PAIR}{SPACELESS}{SIGNS}]+")
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character beyond 16 bits, as in JSON
 
 
@@ -109,7 +119,7 @@ def name_in(cell: Any) -> str:
     >>> name_in(True), name_in("true"), name_in("2026-01-31 00:00:00")
     ('True', 'True', '2026-01-31')
     """
-    if not _is_list(cell) and (cell is None or cell != cell):  # NaN, or NaT, a missing time in pandas
+    if _is_missing(cell):
         return ""
     text = plain_name(_text_of(cell))
     if text.lower() in ("true", "false"):
@@ -146,15 +156,42 @@ def spelled_alike(text: str) -> str:
 
 
 def text_in(cell: Any) -> str:
-    """Return the text in a cell, see `plain_text`.
+    """Return the text in a cell, see `plain_text`; "" for an empty cell.
 
     Raises:
         ValueError: the text is too long, or the cell is a list or an object.
     """
-    text = _text_of(cell)
+    text = "" if _is_missing(cell) else _text_of(cell)
     if len(text) > LONGEST:
         raise ValueError(f"{text[:20]!r}... with {len(text):,} characters, expected at most {LONGEST:,}")
     return plain_text(text)
+
+
+def words_of(text: str) -> list[str]:
+    """Split a text into lowercase words without punctuation.
+
+    >>> words_of("The dog's toy!!! :)")
+    ['the', 'dog', 's', 'toy']
+    """
+    return WORDS.findall(plain_text(text.lower()))  # a separate accent would split a word
+
+
+def tokens_of(text: str) -> list[str]:
+    """Split a text into lowercase words and punctuation marks, which often tell how it is meant.
+
+    >>> tokens_of("The dog's toy!!! :)")
+    ['the', 'dog', 's', 'toy', '!!!', ':)']
+    """
+    return TOKENS.findall(plain_text(text.lower()))
+
+
+def is_word(token: str) -> bool:
+    """Return whether a token is a word, not a punctuation mark.
+
+    >>> is_word("toy"), is_word("!!!")
+    (True, False)
+    """
+    return WORDS.match(token) is not None
 
 
 def parts_in(cell: Any, separator: str) -> list[str]:
@@ -210,6 +247,10 @@ def text_of_bytes(value: bytes) -> str:
         return value.hex() if 0 in value else value.decode()
     except UnicodeDecodeError:
         return value.hex()
+
+
+def _is_missing(cell: Any) -> bool:
+    return not _is_list(cell) and (cell is None or cell != cell)  # NaN, or NaT, a missing time in pandas
 
 
 def _is_list(cell: Any) -> bool:

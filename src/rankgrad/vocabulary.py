@@ -1,25 +1,16 @@
 """Turn words into numbers with a vocabulary of the training captions."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
-from rankgrad.plain_text import plain_text
+from rankgrad.plain_text import PAIR, is_word, tokens_of, words_of
 
 __all__ = ["PAIR", "Vocabulary"]
 
 PADDING, UNKNOWN = "<padding>", "<unknown>"
-PAIR = "\x1e"  # ASCII's record separator, a word that separates the two texts of a pair
-
-SPACELESS = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"  # Thai, Lao, Japanese, Chinese: each character is a word
-SIGNS = r"\u0300-\u036f\u064b-\u065f\u0900-\u0963\u0966-\u0dff"  # vowels and accents, which `\w` lacks
-APOSTROPHES = r"'\u2019"  # they separate words, as an underscore does
-WORD = rf"[{SPACELESS}]|(?:[^\W_{SPACELESS}]|[{SIGNS}])+|{PAIR}"
-MARKS = rf"[^\w\s{APOSTROPHES}{PAIR}{SPACELESS}{SIGNS}]+"  # such as !!! or :)
-WORDS, TOKENS = re.compile(WORD), re.compile(f"{WORD}|{MARKS}")
 
 
 class Vocabulary:
@@ -51,26 +42,8 @@ class Vocabulary:
     @classmethod
     def of(cls, captions: Iterable[str], *, least: int = 1) -> "Vocabulary":
         """Collect the words and marks that occur at least the given number of times, in alphabetical order."""
-        counts = Counter(token for caption in captions for token in cls.tokens(caption))
+        counts = Counter(token for caption in captions for token in tokens_of(caption))
         return cls([PADDING, UNKNOWN, *sorted(word for word, count in counts.items() if count >= least)])
-
-    @staticmethod
-    def split(caption: str) -> list[str]:
-        """Split into lowercase words without punctuation.
-
-        >>> Vocabulary.split("The dog's toy!!! :)")
-        ['the', 'dog', 's', 'toy']
-        """
-        return WORDS.findall(plain_text(caption.lower()))  # a separate accent would split a word
-
-    @staticmethod
-    def tokens(caption: str) -> list[str]:
-        """Split into lowercase words and punctuation marks, which often tell how a text is meant.
-
-        >>> Vocabulary.tokens("The dog's toy!!! :)")
-        ['the', 'dog', 's', 'toy', '!!!', ':)']
-        """
-        return TOKENS.findall(plain_text(caption.lower()))
 
     def __len__(self) -> int:
         return len(self.words)
@@ -81,7 +54,7 @@ class Vocabulary:
 
     def has_word_of(self, text: str) -> bool:
         """Return whether at least one word of a text is known."""
-        return any(word in self._numbers for word in self.split(text))
+        return any(word in self._numbers for word in words_of(text))
 
     def encode(self, captions: Sequence[str]) -> Tensor:
         """Return the numbers (n, longest) of words and of known marks, padded with 0.
@@ -96,5 +69,4 @@ class Vocabulary:
         return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in numbers], batch_first=True)
 
     def _encode_one(self, caption: str) -> list[int]:
-        tokens = self.tokens(caption)
-        return [self.number_of(token) for token in tokens if token in self._numbers or WORDS.match(token)]
+        return [self.number_of(token) for token in tokens_of(caption) if token in self._numbers or is_word(token)]

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rankgrad.vocabulary import Vocabulary
+from rankgrad.plain_text import words_of
 from studies.converters.writing import convert, drawn_splits
 
 __all__ = ["bm25", "table"]
@@ -139,12 +139,12 @@ def table(raw: Path) -> pd.DataFrame:
     passages = _texts(raw / "cran.all.1400.xml", "doc", "title", "text")
     questions = _texts(raw / "cran.qry.xml", "top", "title")
     judged = pd.read_csv(raw / "cranqrel.trec.txt", sep=r"\s+", names=["query", "run", "document", "grade"])
-    words = [*map(Vocabulary.split, passages)]
+    words = [*map(words_of, passages)]
     readable = np.array([number for number, of_passage in enumerate(words) if of_passage])  # two abstracts are empty
     features = features_of(
-        [Vocabulary.split(titles[document]) for document in readable],
+        [words_of(titles[document]) for document in readable],
         [words[document] for document in readable],
-        [*map(Vocabulary.split, questions)],
+        [*map(words_of, questions)],
     )
     splits = drawn_splits(range(1, len(questions) + 1), test=0.2, val=0.2)
     rows = []

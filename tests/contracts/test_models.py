@@ -15,7 +15,7 @@ from rankgrad.inputs.features import of_tensor
 from rankgrad.inputs.image import of_tensor as pictures_of
 from rankgrad.inputs.text import of_strings
 from rankgrad.io.checkpoints import build, load_model, save_model
-from rankgrad.vocabulary import PAIR
+from rankgrad.plain_text import PAIR
 
 BACKBONES, HEADS, WHOLE = (lookup.names(folder) for folder in ("models.backbones", "models.heads", "models"))
 FITTED = [name for name in BACKBONES if lookup.find("models.backbones", name).tasks]

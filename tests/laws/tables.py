@@ -5,6 +5,7 @@ What is expected is said here in plain Python, from the values that were drawn: 
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -25,6 +26,7 @@ SPLITS = (*SPLIT_NAMES,)
 INPUTS = ("numbers", "dates", "filled", "vectors", "categories", "letters", "mixed", "text")
 TRUTHS = ("target", "labels", "ordered", "flags", "label_ranks", "relevance")
 # All can be written in cp1252 too; none begins or ends with white space.
+TITLES = ("a", "red", ":)", "größe")  # words of titles
 BRANDS = ("red", "blue", "größe", "a,b", 'say "so"', "a;b", "07", "x=y")
 WORDS = ("hat", "Größe", 'a "big" one', "a,b", "x;y", "two\twords", "two\nlines", "7")
 LABELS = ("cat", "dog", "größe", "a,b")
@@ -89,6 +91,10 @@ class Drawn:
         for column, value in cells.items():
             if isinstance(value, list):  # a number, or None for an empty one
                 vector += _filled(value[0], [row[column][0] for row in train])
+                continue
+            if isinstance(value, frozenset):  # words
+                counts = Counter(word for training_row in train for word in training_row[column])
+                vector += [float(word in value) for word in sorted(counts) if 3 <= counts[word] < len(train)]
                 continue
             if not isinstance(value, tuple):  # a number
                 vector.append(value)
@@ -226,6 +232,11 @@ def _draw_input(draw: Callable, each: Callable, table: Drawn, kind: str) -> None
         table.columns["code"] = ["ACG", "CCG", *each(st.text("ACG", min_size=3, max_size=3))[2:]]
         table.options["letters"] = ["code"]
         _give(table, ["code"], tuple)
+    if kind == "mixed":
+        titles = st.lists(st.sampled_from(TITLES), max_size=4).map(" ".join)
+        table.columns["title"] = each(titles)
+        table.options["words"] = ["title"]
+        _give(table, ["title"], lambda cell: frozenset(cell.split()))
 
 
 def _draw_dates(draw: Callable, each: Callable, table: Drawn) -> None:

@@ -17,6 +17,7 @@ from rankgrad.inputs.features import of_tensor
 from rankgrad.layers import NumbersOnCpu
 from rankgrad.models.backbones._gradients import AROUND, DIRECTIONS, FAINTEST, oriented_gradients
 from rankgrad.models.network import made
+from rankgrad.plain_text import tokens_of, words_of
 from rankgrad.vocabulary import Vocabulary
 
 MAPS = (2, 6, 3, 4)  # of two images
@@ -264,10 +265,10 @@ class TestText:
             Vocabulary(["the"])
         with pytest.raises(ValueError, match="an older version wrote the model"):
             Vocabulary([*vocabulary.words, "dog's"])
-        assert Vocabulary.split("The DOG's, isn\u2019t_it?") == ["the", "dog", "s", "isn", "t", "it"]
-        assert Vocabulary.tokens("The dog's :) \u6771\u4eac") == ["the", "dog", "s", ":)", "\u6771", "\u4eac"]
+        assert words_of("The DOG's, isn\u2019t_it?") == ["the", "dog", "s", "isn", "t", "it"]
+        assert tokens_of("The dog's :) \u6771\u4eac") == ["the", "dog", "s", ":)", "\u6771", "\u4eac"]
         hello = "\u0928\u092e\u0938\u094d\u0924\u0947"
-        assert Vocabulary.tokens(f"{hello}!!!") == [hello, "!!!"]
+        assert tokens_of(f"{hello}!!!") == [hello, "!!!"]
         marked = Vocabulary.of(["a dog!"])
         assert marked.encode(["a cat!?", "a dog ... !"]).tolist() == [[3, 1, 0], [3, 4, 2]]
 

@@ -22,8 +22,8 @@ from rankgrad.datasets.tables.rows import Roles
 from rankgrad.inputs.text import Text, of_strings
 from rankgrad.inputs.text_pair import TextPair
 from rankgrad.io.checkpoints import load_model, save_model
+from rankgrad.plain_text import PAIR
 from rankgrad.tasks.query_ranking import QueryRanking
-from rankgrad.vocabulary import PAIR
 
 from conftest import task_of  # isort: skip
 from rows import PHASE, folder_of  # isort: skip

@@ -32,9 +32,10 @@ from rankgrad.io.results import Row, minus
 from rankgrad.models.backbones._fitted import FittedBackbone
 from rankgrad.models.backbones._gradients import oriented_gradients
 from rankgrad.models.network import made
+from rankgrad.plain_text import PAIR
 from rankgrad.training.loop import train
 from rankgrad.training.progress import copied
-from rankgrad.vocabulary import PAIR, Vocabulary
+from rankgrad.vocabulary import Vocabulary
 
 from conftest import ROOT, objective_of, task_of  # isort: skip
 from rows import TRAINING, TWO, written  # isort: skip

@@ -13,7 +13,7 @@ from torchvision.models import resnet18
 
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.io.starts import check_fit, start_from, with_files
-from rankgrad.vocabulary import PAIR
+from rankgrad.plain_text import PAIR
 
 CONVNET = {"name": "convnet", "args": {"channels": [4, 6]}}
 RESNET = {"name": "torchvision", "args": {"network": "resnet18"}}

@@ -44,7 +44,7 @@ class Features(InputType):
 
     name, backbones, cell = "features", ("features",), Any
     piece, vectors, small = 1024, True, True
-    roles = ("categories", "letters")
+    roles = ("categories", "letters", "words")
 
     @staticmethod
     def fits(cells: list[Any]) -> bool:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from rankgrad.inputs._base import AT_ONCE, Inputs, InputType, in_json
-from rankgrad.vocabulary import PAIR, Vocabulary
+from rankgrad.plain_text import PAIR, words_of
+from rankgrad.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,7 +108,7 @@ class Text(InputType):
     def checked(cell: Any, place: str) -> Any:
         if not isinstance(cell, str):
             raise ValueError(f"{place} is {in_json(cell)}, expected text")
-        if not Vocabulary.split(cell[:CHARACTERS]):
+        if not words_of(cell[:CHARACTERS]):
             raise ValueError(f"{place} is {cell[:60]!r}, expected at least one word")
         return cell
 
@@ -135,7 +136,7 @@ class Text(InputType):
 
     @staticmethod
     def quantities(items: list[str], about: dict[str, Any]) -> dict[str, float]:
-        words = [len(Vocabulary.split(text)) for text in items]
+        words = [len(words_of(text)) for text in items]
         return {"characters": float(np.mean([len(text) for text in items])), "words": float(np.mean(words))}
 
     @staticmethod

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from rankgrad.inputs._base import Inputs, as_list
 from rankgrad.inputs.text import Text
-from rankgrad.vocabulary import PAIR, Vocabulary
+from rankgrad.plain_text import PAIR
+from rankgrad.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +20,7 @@ __all__ = ["TextPair"]
 class TextPair(Text):
     """Two texts, each with at least one word, that a network reads together: the input of a cross-encoder.
 
-    Networks get one text with `rankgrad.vocabulary.PAIR` between the two. To encode the two texts separately, as for
+    Networks get one text with `rankgrad.plain_text.PAIR` between the two. To encode the two texts separately, as for
     search among many passages, use `retrieval` instead.
     """
 

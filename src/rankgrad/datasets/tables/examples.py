@@ -139,7 +139,7 @@ def missing_cells(
     table: TableOptions, frame: pd.DataFrame, roles: dict[str, list[str]]
 ) -> Iterator[tuple[str, str, np.ndarray]]:
     """Yield the role and the name of each column whose cells must have a value, and which cells (n,) are empty."""
-    may_be_empty = {"categories", "negatives"}  # an empty name becomes all zeros
+    may_be_empty = {"categories", "words", "negatives"}  # an empty name or text becomes all zeros
     if table.has_label_cells and not table.ordered:
         may_be_empty.add("labels")  # a row without labels belongs to no class
     if table.filled:
@@ -220,7 +220,7 @@ class _Reader(NamedTuple):
     def numbers(self, columns: list[str]) -> pd.Series:
         """Return vectors from one column, or from several columns of numbers.
 
-        With categories or letters, return the values of each row by column. Empty numbers that will be filled are NaN.
+        With names or texts, return the values of each row by column. Empty numbers that will be filled are NaN.
         """
         row = first_vector(self.sheet, self.cells[columns[0]]) if len(columns) == 1 else None
         if row is not None:
@@ -235,7 +235,7 @@ class _Reader(NamedTuple):
     def _vectors(self, column: str, row: int) -> pd.Series:
         """Return the vectors in a column, the first of which is in `row`."""
         if self.table.has_names or self.table.filled:
-            option = "categories or letters" if self.table.has_names else "missing: impute"
+            option = "categories, letters, or words" if self.table.has_names else "missing: impute"
             raise ValueError(
                 f"{self.sheet.place(row)}: {column} is {str(self.cells.loc[row, column])[:60]!r}, expected a number: "
                 f"vectors cannot be combined with {option}"
@@ -249,7 +249,7 @@ class _Reader(NamedTuple):
         return as_numbers(self.sheet, self.cells[column])
 
     def _values(self, columns: list[str]) -> pd.Series:
-        """Return the values of each row by column: numbers, names of categories, and texts of letters."""
+        """Return the values of each row by column: numbers, names of categories, and texts."""
         for role in (self.table.input, *NAMED):
             for name in self.roles.get(role, []):
                 if is_feature_name(name):
@@ -261,6 +261,8 @@ class _Reader(NamedTuple):
             values[name] = converted(self.sheet, self.cells[name], text_in)
             advice = "; align the texts, or take the column as `text`"
             require_alike(self.sheet, values[name], "letters", advice)
+        for name in self.roles.get("words", []):
+            values[name] = converted(self.sheet, self.cells[name], text_in)
         return series(pd.DataFrame(values, index=self.cells.index).to_dict("records"), self.cells.index)
 
 

@@ -17,7 +17,7 @@ from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.names import near_names, typos_in
 from rankgrad.datasets.tables.roles import LEARNED, TableOptions
 from rankgrad.datasets.tables.suspects import described
-from rankgrad.feature_names import empty_name, filled_names, fills_of, numbers_of
+from rankgrad.feature_names import empty_name, filled_names, fills_of, numbers_of, words_names
 from rankgrad.lookup import did_you_mean, listed, nearest
 
 __all__ = ["check_margins", "encoded", "fitted_to", "with_later_names"]
@@ -222,6 +222,8 @@ def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame
     for column in values:
         if pd.api.types.is_numeric_dtype(values[column]):
             names += filled_names(column, values[column]) if table.filled else [column]
+        elif column in examples.roles.get("words", []):
+            names += words_names(column, values[column])
         elif column not in examples.roles.get("letters", []):
             names += _names_in(values[column], column, file)
         else:

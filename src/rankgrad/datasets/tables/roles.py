@@ -76,6 +76,9 @@ class TableOptions:
             addition to `features`; other names and empty cells are 0 in all of them.
         letters: columns of texts of equal length, such as aligned proteins. Each letter at each position becomes a
             feature of 0 or 1; positions with the same letter in all training rows are left out.
+        words: columns of texts beside other features. Each of the most frequent words and punctuation marks of a column
+            becomes a feature of 0 or 1; at most 500 that at least 3 training rows have, and not all. A cell may be
+            empty.
         text: column of text.
         text_pair: two columns of text that are read together, such as a query and a passage.
         labels: column with the names of a row's labels in one cell, or columns of 0 and 1.
@@ -139,6 +142,7 @@ class TableOptions:
     dates: dict[str, Literal["YMD", "DMY", "MDY"]] | None = None
     categories: Columns = None
     letters: Columns = None
+    words: Columns = None
     text: str | None = None
     text_pair: list[str] | None = None
     labels: Columns = None

@@ -46,7 +46,7 @@ def sides(tokens: Tensor, pair: int) -> tuple[Tensor, Tensor]:
 
     Args:
         tokens: word numbers (n, longest), padded with 0.
-        pair: the number of `rankgrad.vocabulary.PAIR`, which separates the two texts.
+        pair: the number of `rankgrad.plain_text.PAIR`, which separates the two texts.
 
     >>> import torch
     >>> first, second = sides(torch.tensor([[5, 2, 6, 7, 0]]), pair=2)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rankgrad.checks import check_count
 from rankgrad.models.backbones._word_numbers import WordBackbone, check_words, sides, word_vectors
-from rankgrad.vocabulary import PAIR
+from rankgrad.plain_text import PAIR
 
 __all__ = ["BagOfWords"]
 

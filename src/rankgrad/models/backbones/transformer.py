@@ -18,8 +18,7 @@ from torch import Tensor
 from rankgrad.checks import check_count
 from rankgrad.layers import Backbone, Freeze, missing_extra
 from rankgrad.lookup import did_you_mean
-from rankgrad.plain_text import parsed_json, plain_text
-from rankgrad.vocabulary import PAIR
+from rankgrad.plain_text import PAIR, parsed_json, plain_text
 
 __all__ = ["ENCODERS", "Transformer"]
 
@@ -169,7 +168,7 @@ class Transformer(Backbone):
     def tokenize(self, texts: Sequence[str]) -> Tensor:
         """Return token numbers plus 1 (n, longest), padded with 0.
 
-        Two texts with `rankgrad.vocabulary.PAIR` between them are tokenized as a pair; if the encoder marks the second
+        Two texts with `rankgrad.plain_text.PAIR` between them are tokenized as a pair; if the encoder marks the second
         text, its numbers are larger by 2^24.
 
         Raises:

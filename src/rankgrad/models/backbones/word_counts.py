@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from rankgrad.checks import check_positive
 from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights
 from rankgrad.models.backbones._word_numbers import WordBackbone, check_words, sides
-from rankgrad.vocabulary import PAIR
+from rankgrad.plain_text import PAIR
 
 __all__ = ["WordCounts"]
 
