@@ -34,6 +34,7 @@ from rankgrad import lookup
 from rankgrad.cli.answers import FOUND, Gallery
 from rankgrad.datasets.tables.ranges import Ranges, outside_ranges, ranges_in
 from rankgrad.datasets.tables.rows import OWN, Roles
+from rankgrad.datasets.tables.unknown_words import unknown_words
 from rankgrad.inputs import as_list, in_json, type_of
 from rankgrad.lookup import listed
 from rankgrad.plain_text import parsed_json
@@ -340,6 +341,8 @@ def _warnings(rows: list[Any], recipe: Mapping[str, Any], ranges: Ranges) -> lis
     for index, words in outside_ranges(ranges, rows, recipe).items():
         for number in words.values():
             warnings[f"row {index + 1}: a value outside the training range: {number}"] = None
+    for index, words in unknown_words(rows, recipe).items():
+        warnings |= {f"row {index + 1}: {words_of_role}": None for words_of_role in words.values()}
     return [*warnings]
 
 

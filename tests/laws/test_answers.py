@@ -219,6 +219,18 @@ def test_each_answer_to_an_unknown_name_has_a_warning(task):
         assert answer["warnings"] == ["row 1: brand: the model does not know 'lada'"]
 
 
+def test_words_that_were_not_in_training_have_a_warning_in_a_text_and_in_a_caption(tmp_path, caplog):
+    for task, role, text in (("score_ranking", "text", "zebra, large!"), ("retrieval", "caption", "two zebras")):
+        rows = [{role: "large two"}, {role: text}]
+        answer = served(task, "text")[0].post("/invocations", json={"dataframe_records": rows}).json()
+        zebra = next(word for word in text.replace(",", "").split() if word.startswith("zebra"))
+        assert answer["warnings"] == [f"row 2: {role}: the model does not know '{zebra}'"]
+    (tmp_path / "new.jsonl").write_text('{"text": "large two"}\n{"text": "two zebra"}\n')
+    [*answers(folder_of("score_ranking of text"), [tmp_path / "new.jsonl"])]
+    assert "text: 1 rows have words that were not in training" in caplog.text
+    assert "row 2, text: the model does not know 'zebra'" in caplog.text
+
+
 @pytest.mark.parametrize("kind", [kind for task, kind in PAIRS if task == "retrieval"])
 def test_a_caption_has_its_embedding_also_among_rows_of_items(kind):
     task, network = lookup.find("tasks", "retrieval")(), load_model(folder_of(f"retrieval of {kind}"))

@@ -60,29 +60,33 @@ def _pieces(
 
     from rankgrad import lookup
     from rankgrad.datasets.tables.ranges import outside_ranges, ranges_in
+    from rankgrad.datasets.tables.unknown_words import unknown_words
     from rankgrad.io.checkpoints import load_model
     from rankgrad.training.device import find_device
 
     network, ranges = load_model(folder, device=find_device("auto")), ranges_in(folder)
     task = lookup.find("tasks", recipe["task"])()
-    outside, first_outside = Counter[str](), dict[str, str]()  # by input: the number of rows, and the first of them
+    # By input and what is unlike training: the number of rows, and the first of them.
+    counts, firsts = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
 
     def respond(rows: list[Row]) -> list[Answer]:
         checked = task.checked(network.recipe, [row.asked() for row in rows])
         responses = task.answered(network, checked)
-        for index, words in outside_ranges(ranges, checked, network.recipe).items():
-            for name, number in words.items():
-                outside[name] += 1
-                first_outside.setdefault(name, f"{rows[index].place}, {number}")
+        for reason, found in (
+            ("are outside the training range", outside_ranges(ranges, checked, network.recipe)),
+            ("have words that were not in training, which count nothing", unknown_words(checked, network.recipe)),
+        ):
+            for index, words in found.items():
+                for name, what in words.items():
+                    counts[name, reason] += 1
+                    firsts.setdefault((name, reason), f"{rows[index].place}, {what}")
         return responses
 
     for piece in chain([first], waiting):
         with torch.inference_mode():
             yield _answered(respond, piece, skip_broken)
-    for name, count in outside.items():
-        logging.getLogger(__name__).warning(
-            "%s: %d rows are outside the training range, first: %s", name, count, first_outside[name]
-        )
+    for (name, reason), count in counts.items():
+        logging.getLogger(__name__).warning("%s: %d rows %s, first: %s", name, count, reason, firsts[name, reason])
 
 
 def _answered(respond: Callable[[list[Row]], list[Answer]], piece: list[Row], skip_broken: bool) -> list[Answer]:

@@ -36,8 +36,9 @@ def main() -> None:
 
 def _outside(folder: Path) -> None:
     """Run commands that need no checkout; for other commands, exit with a message."""
+    is_registered = any(argument.startswith("models:/") for argument in sys.argv)  # in a checkout's registry
     try:
-        if sys.argv[1:2] == ["predict"]:
+        if sys.argv[1:2] == ["predict"] and not is_registered:
             from rankgrad.cli.predict import main as predict
 
             return predict(sys.argv[2:])

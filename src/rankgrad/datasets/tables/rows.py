@@ -491,7 +491,7 @@ class _Table:
             if column not in self.names:
                 return ValueError(f"{self.path}: no column {column!r}, a feature of the model; {self._has(column)}")
         columns = self.columns.about.get("columns")
-        trained = f" or {listed(columns)}, as in training" if columns else ""
+        trained = f" or {listed(columns)}, as in training" if columns and columns != [self.columns.type.name] else ""
         return ValueError(
             f"{self.path}: no column {self.columns.type.name}{trained}; {self._advice()}; it has {listed(self.names)}"
         )
