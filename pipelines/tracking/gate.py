@@ -131,8 +131,12 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     if challenger is not None:
         tags[challenger] = client.get_model_version(name, challenger).tags
     runs = {number: of_version["run"] for number, of_version in tags.items() if "run" in of_version}
-    if challenger is None or challenger == champion:
-        reason = "there is no challenger" if challenger is None else "the challenger is the champion already"
+    if challenger is None:
+        return Decision(name, challenger, champion, False, "there is no challenger", runs=runs)
+    if challenger == champion:
+        reason = "the challenger is the champion already"
+        if len(registry.champions(client, model)) == 1:
+            reason += "; as the first version, it was compared with no other"
         return Decision(name, challenger, champion, False, reason, runs=runs)
 
     # Compare their metrics.
