@@ -29,7 +29,7 @@ rect { fill: #ffffff } text { font: 16px system-ui, sans-serif; fill: #24292f }
 .curve { fill: none; stroke-width: 2.5 } text[class] { stroke: none }
 @media (prefers-color-scheme: dark) { rect { fill: #161b22 } text { fill: #e6edf3 } }
 """
-KINDS = {"usual": "baseline", "ranking": "ranking loss", "other": "simple alternative"}
+KINDS = {"usual": "baseline", "ranking": "ranking loss", "other": "alternative"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ class Case:
         usual, ranking, other: runs by what their loss is called, of each kind.
         run: form of the runs' names.
         over_sets: whether the study has several data sets: the metric is their mean, and the interval is over them.
-        front: whether the front page shows it, too: one case of each kind of data.
     """
 
     title: str
@@ -54,7 +53,6 @@ class Case:
     other: dict[str, str] = field(default_factory=dict)
     run: str = "{}"
     over_sets: bool = False
-    front: bool = False
 
     def runs(self, kind: str) -> dict[str, str]:
         return {loss: self.run.format(run) for loss, run in getattr(self, kind).items()}
@@ -70,7 +68,6 @@ NOTES = (
     "0% is the baseline: the standard loss or, in the first four cases, the strongest simple loss.",
     "GB1 is one protein whose variants are split four ways; each log is the one that validation chose.",
 )
-FRONT_NOTES = ("0% is the baseline below each title; 100% is a perfect score. Bars are 95% intervals.",)
 
 
 def _svg(title: str, height: int, shapes: Iterable[str], *, width: int = 480) -> str:
@@ -137,9 +134,8 @@ def _across(share: float) -> float:
     return 350 + 620 * share
 
 
-def _row(case: Case, y: int) -> list[str]:
-    """Return the drawing of a case: its title, and a line for the ranking loss and for the simple alternative."""
-    baseline, *losses = [drawn for kind in KINDS if (drawn := _best(case, kind))]
+def _row(case: Case, baseline: Drawn, losses: list[Drawn], y: int) -> list[str]:
+    """Return the drawing of a case: its title, and a line for the ranking loss and for the alternative."""
     shapes = [
         f'<text x="8" y="{y}">{case.title}</text>',
         f'<text class="small" x="8" y="{y + 18}">{case.shown}; {baseline.loss} {baseline.value:.3f}</text>',
@@ -152,47 +148,41 @@ def _row(case: Case, y: int) -> list[str]:
         shapes += [
             f'<path class="{drawn.kind}" stroke-width="3" d="M{low:.1f} {middle}H{high:.1f}"/>',
             f'<circle class="{drawn.kind}" cx="{gain:.1f}" cy="{middle}" r="5"/>',
-            f'<text class="{drawn.kind} small" x="700" y="{middle + 5}">{shown} {drawn.loss}</text>',
+            f'<text class="{drawn.kind} small" x="680" y="{middle + 5}">{shown} {drawn.loss}</text>',
         ]
     return shapes
 
 
 def pays() -> str:
     """Draw which part of the way from the baseline to a perfect score other losses take, with 95% intervals."""
-    y, shapes = 80, []
+    y, shapes, ranking, other = 80, [], [], []
     for title, cases_of_group in CASES.items():
         shapes.append(f'<text class="title" x="8" y="{y}">{title}</text>')
         for case in cases_of_group:
             y += 30 if case is cases_of_group[0] else 44
-            shapes += _row(case, y)
+            baseline, *losses = [drawn for kind in KINDS if (drawn := _best(case, kind))]
+            shapes += _row(case, baseline, losses, y)
+            ranking.append(losses[0])
+            other += [(losses[0], alternative) for alternative in losses[1:]]
         y += 56
-    return _gains(shapes, y - 16, NOTES)
-
-
-def front() -> str:
-    """Draw the cases of `pays` that the front page shows."""
-    y, shapes = 44, []
-    for case in (case for cases_of_group in CASES.values() for case in cases_of_group if case.front):
-        y += 44
-        shapes += _row(case, y)
-    return _gains(shapes, y + 48, FRONT_NOTES)
-
-
-def _gains(rows: list[str], bottom: int, notes: Iterable[str]) -> str:
-    """Return rows of gains with their axis above and notes below, from the y coordinate `bottom`."""
-    shapes = [*rows]
+    ahead = sum(loss.low > 0 for loss in ranking)
+    higher = sum(alternative.gain > loss.gain for loss, alternative in other)
+    notes = (
+        f"The ranking loss is ahead of the baseline in {ahead} of {len(ranking)} cases; an alternative has a higher "
+        f"mean in {higher} of {len(other)}.",
+        *NOTES,
+    )
     for tick in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
         x = _across(tick)
-        shapes.append(f'<path class="line" stroke-opacity="{0.25 if tick else 1}" d="M{x:.1f} 62V{bottom - 24}"/>')
+        shapes.append(f'<path class="line" stroke-opacity="{0.25 if tick else 1}" d="M{x:.1f} 62V{y - 40}"/>')
         shapes.append(f'<text class="small" x="{x:.1f}" y="54" text-anchor="middle">{tick:.0%}</text>')
     for number, kind in enumerate(("ranking", "other")):
         left = 620 + 120 * number
         shapes.append(f'<circle class="{kind}" cx="{left}" cy="19" r="6"/>')
         shapes.append(f'<text class="small" x="{left + 12}" y="24">{KINDS[kind]}</text>')
     for number, line in enumerate(notes):
-        shapes.append(f'<text class="small" x="8" y="{bottom + 18 * number}">{line}</text>')
-    title = "How much of the gap to a perfect score is closed"
-    return _svg(title, bottom + 32, shapes, width=900)
+        shapes.append(f'<text class="small" x="8" y="{y - 16 + 18 * number}">{line}</text>')
+    return _svg("How much of the gap to a perfect score is closed", y + 34, shapes, width=900)
 
 
 def soft_ranks() -> str:
@@ -293,7 +283,6 @@ def sorter_curves() -> str:
 CASES = cases()
 PICTURES = {
     Path("docs/pays.svg"): pays,
-    Path("docs/gains.svg"): front,
     Path("docs/soft_ranks.svg"): soft_ranks,
     Path("docs/batches.svg"): batches,
     Path("docs/sorter_curves.svg"): sorter_curves,
