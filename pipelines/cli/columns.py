@@ -50,6 +50,7 @@ COMBINED = 0.1  # fraction of cells with a separator above which they are labels
 CALLED = {
     "labels": r"(tags?|labels?|categor|class|genres?|topics?)",
     "target": r"(target|score|price|value|rating|grade|y$|y_?true$|actual$|ctr|rate|label$|views?|likes?)",
+    "outcome": r"(sales|revenue|turnover|clicks|orders)$",  # of a product, whose price may be an input
     "relevance": r"(relevance|grade|rel$|label$|click|judg(ed|e?ments?)$|prefer|better|stars?$|rating)",
     "captions": r"(captions?|description|sentence|text|title)",
     "text": r"(text|document|doc$|passage|article$|answer|response|body|content|review)",

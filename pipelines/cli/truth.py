@@ -55,7 +55,7 @@ def _labels(columns: Columns) -> Truth | None:
     if column is None and (task or is_named):
         column = columns.take_truth(lambda column: _may_be_labels(column, is_task_known=bool(task)), "labels")
     if column is None:
-        return None if is_named else _flags(columns)
+        return None if is_named else _flags(columns) or _question_on_labels(columns)
     separator = column.separator or "|"
     rows = split_labels(column.cells, separator)
     ordered = task == "label_ranking" if task else not in_one_order(rows)
@@ -68,6 +68,15 @@ def _labels(columns: Columns) -> Truth | None:
 
 def _may_be_labels(column: Column, *, is_task_known: bool) -> bool:
     return column.is_category or column.separator is not None or (is_task_known and column.is_whole)
+
+
+def _question_on_labels(columns: Columns) -> None:
+    """Raise ValueError if pictures have both lists of labels and a number that is named like a target."""
+    candidates = [column for column in columns.free if column.has_labels]
+    candidates += [column for column in columns.of_content("number") if column.is_called("target")]
+    has_pictures = any(column.content in ("image", "frames") for column in columns.free)
+    if columns.task is None and has_pictures and candidates and candidates[0].has_labels:
+        raise columns.question(candidates, "may be the target", "target")
 
 
 def _flags(columns: Columns) -> Truth | None:
@@ -148,6 +157,9 @@ def _target(columns: Columns) -> Truth | None:
         members = set().union(*families([column.name for column in numbers], least=4).values())
         ranked = [column for column in numbers if column.name not in members]
         column = columns.take_truth(lambda column: column in ranked and column.is_called("target"), "target")
+        outcomes = [other for other in columns.of_content("number") if other.is_called("outcome")]
+        if column is not None and outcomes:
+            raise columns.question([column, *outcomes], "may be the target", "target")
         _refuse_other_candidates(columns, column)
         reason = f"{'' if column else ', the last column'}; to change: --target COLUMN"
         column = column or _last_of(ranked or numbers)

@@ -63,7 +63,7 @@ def numbers_of(
     Args:
         row: cells by column.
         names: names of the features.
-        unknown: called with the column and the value if no feature has this value.
+        unknown: called with the column and the value if no feature has this value, or any of its words.
         writing: how numbers and dates are written in text.
 
     Raises:
@@ -85,8 +85,11 @@ def numbers_of(
     numbers, fills = [0.0] * len(names), fills_of(tuple(names))
     for (column, part), places in _asked(tuple(names)).items():
         if part == "word":
-            for word in _words_in(row, column) & places.keys():
+            words = {*tokens_of(_text(row, column))}
+            for word in words & places.keys():
                 numbers[places[word]] = 1.0
+            if unknown and words and not words & places.keys():
+                unknown(column, _text(row, column))
         elif column in fills and is_empty(row.get(column)):
             numbers[places[None]] = fills[column]
             if "" in places:
@@ -126,15 +129,15 @@ def _asked(names: tuple[str, ...]) -> dict[tuple[str, Part], dict[str | None, in
 
 @lru_cache(maxsize=16)
 def places_of_values(names: tuple[str, ...]) -> dict[str, list[list[int]]]:
-    """Return, by column of names or letters, the positions of its features: one list, or one list per letter.
+    """Return, by column of names, words, or letters, the positions of its features: one list, or one list per letter.
 
     >>> places_of_values(("km", "brand=bmw", "brand=vw", "sequence[3/3]=D"))
     {'brand': [[1, 2]], 'sequence': [[3]]}
     """
     places_of: dict[str, list[list[int]]] = {}
-    for (column, part), place_of in _asked(names).items():
+    for (column, _), place_of in _asked(names).items():
         places = [place for value, place in place_of.items() if value]  # None is a number's, "" of an empty one
-        if places and part != "word":
+        if places:
             places_of.setdefault(column, []).append(places)
     return places_of
 
@@ -198,10 +201,6 @@ def is_empty(cell: Any) -> bool:
     (True, True, False)
     """
     return cell is None or cell != cell or (isinstance(cell, str) and cell.lower() in ("", "nan"))
-
-
-def _words_in(row: Mapping[str, Any], column: str) -> set[str]:
-    return {*tokens_of(_text(row, column))}
 
 
 def _value(row: Mapping[str, Any], column: str, letter: tuple[int, int] | None) -> str:

@@ -252,6 +252,11 @@ REFUSED = {  # columns, and what the message names
     "queries without grades": (QUERIES, ["query_id", "--target y"]),
     "addresses of pictures": (PLAIN | {"photo": texts("https://shop.example/{}.jpg")}, ["photo", "download"]),
     "paths of Windows": (PLAIN | {"photo": [rf"img\{k}.jpg" for k in N]}, ["photo", "/"]),
+    "a price and what was sold": (PLAIN | {"sales": A}, ["`--target price`", "`--target sales`"]),
+    "a price and the words of a photo": (
+        {"photo": texts("{}.jpg"), "price": Y, "words": cycled("mug, cup", "cup, mug", "mug")},
+        ["`--target words`", "`--target price`"],
+    ),
     "numbers of classes": ({"x": X, "z": A, "class": modulo(3)}, ["--task multilabel --target class"]),
     "several groups": (PLAIN | {"user": modulo(9), "shop": modulo(7)}, ["`--group user`", "`--group shop`"]),
     "several queries": (QUERIES | {"search_id": groups(4), "grade": modulo(3)},

@@ -206,7 +206,7 @@ class Features(InputType):
 
     @staticmethod
     def unknown(items: Tensor, about: dict[str, Any]) -> dict[str, float]:
-        """Return for each column the fraction of names or letters that have no feature.
+        """Return for each column the fraction of names or letters, or of texts of words, that have no feature.
 
         >>> about = {"count": 3, "names": ["km", "brand=bmw", "brand=vw"]}
         >>> Features.unknown(torch.tensor([[7.0, 0.0, 1.0], [7.0, 0.0, 0.0]]), about)
@@ -214,7 +214,7 @@ class Features(InputType):
         """
         fractions = {}
         for column, places in places_of_values(tuple(about.get("names") or ())).items():
-            known = [items[:, features].sum(1).mean().item() for features in places]
+            known = [(items[:, features] > 0).any(1).double().mean().item() for features in places]
             fractions[f"{column}: unknown or empty"] = 1 - sum(known) / len(known)
         return fractions
 
