@@ -51,7 +51,10 @@ SPACELESS = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"  # Thai, Lao, Japanese, C
 SIGNS = r"\u0300-\u036f\u064b-\u065f\u0900-\u0963\u0966-\u0dff"  # vowels and accents, which `\w` lacks
 APOSTROPHES = r"'\u2019"  # they separate words, as an underscore does
 WORDS = re.compile(rf"[{SPACELESS}]|(?:[^\W_{SPACELESS}]|[{SIGNS}])+|{PAIR}")
-TOKENS = re.compile(rf"{WORDS.pattern}|[^\w\s{APOSTROPHES}{PAIR}{SPACELESS}{SIGNS}]+")
+PUNCTUATION = (
+    rf"[!-&(-/:-@\[-^`{{-~]+|[^\w\s\x00-\x7f{APOSTROPHES}{SPACELESS}{SIGNS}]"  # a run such as :), or one emoji
+)
+TOKENS = re.compile(f"{WORDS.pattern}|{PUNCTUATION}")
 HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character beyond 16 bits, as in JSON
 
 

@@ -1,7 +1,9 @@
 """Turn words into numbers with a vocabulary of the training captions."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from zlib import crc32
 
 import torch
 from torch import Tensor
@@ -11,6 +13,8 @@ from rankgrad.plain_text import PAIR, is_word, tokens_of, words_of
 __all__ = ["PAIR", "Vocabulary"]
 
 PADDING, UNKNOWN = "<padding>", "<unknown>"
+LETTERS = (3, 4, 5)  # of a piece
+BUCKETS = 2**16  # numbers that pieces and pairs of words share
 
 
 class Vocabulary:
@@ -18,15 +22,19 @@ class Vocabulary:
 
     Args:
         words: all words and marks; the first two are `<padding>` and `<unknown>`.
+        pieces: also give numbers, by a hash, to each piece of 3 to 5 letters of a word and to each pair of neighboring
+            words, so that related, misspelled, and negated words are told apart; these follow the number of the word.
 
     >>> vocabulary = Vocabulary.of(["a large three above a small seven", "a three"], least=2)
     >>> vocabulary.words
     ['<padding>', '<unknown>', 'a', 'three']
     >>> vocabulary.encode(["A three, a purple eight"])  # the comma is not in training
     tensor([[2, 3, 2, 1, 1]])
+    >>> Vocabulary(vocabulary.words, pieces=True).encode(["three"]).shape  # with <th, thr, ..., <thre, ..., hree>
+    torch.Size([1, 13])
     """
 
-    def __init__(self, words: Sequence[str]):
+    def __init__(self, words: Sequence[str], *, pieces: bool = False):
         if list(words[:2]) != [PADDING, UNKNOWN] or len(set(words)) != len(words):
             raise ValueError(
                 f"words is {list(words[:3])}..., expected {PADDING} and {UNKNOWN} first, and each word once"
@@ -36,7 +44,7 @@ class Vocabulary:
                 f"words has {joined[0]!r:.60}, expected words without apostrophes, which now separate words: an older "
                 "version wrote the model, train it again"
             )
-        self.words = list(words)
+        self.words, self.pieces = list(words), pieces
         self._numbers = {word: number for number, word in enumerate(self.words)}
 
     @classmethod
@@ -46,7 +54,7 @@ class Vocabulary:
         return cls([PADDING, UNKNOWN, *sorted(word for word, count in counts.items() if count >= least)])
 
     def __len__(self) -> int:
-        return len(self.words)
+        return len(self.words) + (BUCKETS if self.pieces else 0)
 
     def number_of(self, word: str) -> int:
         """Return the number of a word; 1 if it is unknown."""
@@ -60,13 +68,34 @@ class Vocabulary:
         """Return the numbers (n, longest) of words and of known marks, padded with 0.
 
         Raises:
-            ValueError: a caption has no words; the message names it.
+            ValueError: a caption has neither words nor marks; the message names it.
         """
-        numbers = [self._encode_one(caption) for caption in captions]
-        for row, caption in enumerate(numbers):
-            if not caption:
-                raise ValueError(f"caption {row} is {captions[row]!r}, expected at least one word")
-        return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in numbers], batch_first=True)
+        rows = []
+        for row, caption in enumerate(captions):
+            tokens = tokens_of(caption)
+            if not tokens:
+                raise ValueError(f"caption {row} is {caption!r}, expected at least one word")
+            rows.append(torch.tensor([*self._numbers_of(tokens)] or [1]))  # all marks may be unknown
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
-    def _encode_one(self, caption: str) -> list[int]:
-        return [self.number_of(token) for token in tokens_of(caption) if token in self._numbers or is_word(token)]
+    def _numbers_of(self, tokens: Sequence[str]) -> Iterator[int]:
+        before = PAIR
+        for token in tokens:
+            if token in self._numbers or is_word(token):
+                yield self.number_of(token)
+            if self.pieces and token != PAIR:
+                hashes = _pieces(token) if before == PAIR else (*_pieces(token), _bucket(f"{before} {token}"))
+                for bucket in hashes:
+                    yield len(self.words) + bucket
+            before = token
+
+
+@lru_cache(maxsize=2**16)
+def _pieces(token: str) -> tuple[int, ...]:
+    """Return the bucket of each piece of a word, whose ends are marked."""
+    word = f"<{token}>" if is_word(token) else ""
+    return tuple(_bucket(word[start : start + size]) for size in LETTERS for start in range(len(word) - size + 1))
+
+
+def _bucket(text: str) -> int:
+    return crc32(text.encode()) % BUCKETS

@@ -259,8 +259,9 @@ class TestText:
     def test_unknown_words_are_one_number_and_empty_captions_are_refused(self):
         vocabulary = Vocabulary.of(["the three", "the seven"], least=1)
         assert vocabulary.encode(["the eight three", "seven"]).tolist() == [[3, 1, 4], [2, 0, 0]]
-        with pytest.raises(ValueError, match=r"caption 1 is '\.\.'"):
-            vocabulary.encode(["the", ".."])
+        assert vocabulary.encode(["the", ".."]).tolist() == [[3], [1]]  # only a mark, which is unknown
+        with pytest.raises(ValueError, match=r"caption 1 is ' _'"):
+            vocabulary.encode(["the", " _"])
         with pytest.raises(ValueError, match="<padding> and <unknown> first"):
             Vocabulary(["the"])
         with pytest.raises(ValueError, match="an older version wrote the model"):
@@ -269,8 +270,21 @@ class TestText:
         assert tokens_of("The dog's :) \u6771\u4eac") == ["the", "dog", "s", ":)", "\u6771", "\u4eac"]
         hello = "\u0928\u092e\u0938\u094d\u0924\u0947"
         assert tokens_of(f"{hello}!!!") == [hello, "!!!"]
+        assert tokens_of("no \U0001f621\U0001f621") == ["no", "\U0001f621", "\U0001f621"]
         marked = Vocabulary.of(["a dog!"])
         assert marked.encode(["a cat!?", "a dog ... !"]).tolist() == [[3, 1, 0], [3, 4, 2]]
+
+    def test_related_and_misspelled_words_share_pieces_and_pairs_tell_their_order(self):
+        vocabulary = Vocabulary.of(["not bad", "good"])
+
+        def encoded(text: str, *, pieces: bool = True) -> set[int]:
+            return {*Vocabulary(vocabulary.words, pieces=pieces).encode([text])[0].tolist()}
+
+        assert len(encoded("good") & encoded("goood")) >= 3
+        assert encoded("good") & encoded("xyz") == set()
+        assert encoded("not bad") != encoded("bad not")
+        assert encoded("not bad", pieces=False) == encoded("bad not", pieces=False)
+        assert max(encoded("anything")) < len(Vocabulary(vocabulary.words, pieces=True))
 
     def test_order_counts_and_a_text_without_words_is_refused(self):
         network = made("models.backbones", {"name": "words"}, words=Vocabulary.of(["b c d"]).words)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.inputs._base import AT_ONCE, Inputs, InputType, in_json
-from rankgrad.plain_text import PAIR, words_of
+from rankgrad.plain_text import PAIR, tokens_of, words_of
 from rankgrad.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Text(InputType):
     def checked(cell: Any, place: str) -> Any:
         if not isinstance(cell, str):
             raise ValueError(f"{place} is {in_json(cell)}, expected text")
-        if not words_of(cell[:CHARACTERS]):
+        if not tokens_of(cell[:CHARACTERS]):
             raise ValueError(f"{place} is {cell[:60]!r}, expected at least one word")
         return cell
 

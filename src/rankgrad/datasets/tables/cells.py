@@ -15,7 +15,7 @@ from rankgrad.datasets.tables.files import Sheet
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
 from rankgrad.numbers import PLAIN, Writing, days_in, exact, number_in, orders_of, vector_in, writings_of
-from rankgrad.plain_text import name_in, text_in
+from rankgrad.plain_text import name_in, text_in, tokens_of
 
 __all__ = [
     "FLAGS",
@@ -271,9 +271,9 @@ def has_word(caption: str) -> bool:
 
 
 def words_in(cell: Any) -> str:
-    """Return the text in a cell, see `text_in`; raise ValueError if it has no word."""
+    """Return the text in a cell, see `text_in`; raise ValueError if it has neither a word nor a mark."""
     text = text_in(cell)
-    if not has_word(text):
+    if not tokens_of(text):
         raise ValueError(f"{text[:60]!r}, expected at least one word; correct or remove the row")
     return text
 

@@ -15,13 +15,14 @@ class WordBackbone(Backbone):
 
     Args:
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`.
+        pieces: also give numbers to pieces of words and to pairs of words.
     """
 
     input, maps = "text", False
 
-    def __init__(self, words: Sequence[str]):
+    def __init__(self, words: Sequence[str], *, pieces: bool = False):
         super().__init__()
-        self.vocabulary = Vocabulary(words)
+        self.vocabulary = Vocabulary(words, pieces=pieces)
 
     def tokenize(self, texts: Sequence[str]) -> Tensor:
         """Return word numbers (n, longest), see `rankgrad.vocabulary.Vocabulary.encode`."""

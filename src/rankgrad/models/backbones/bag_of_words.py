@@ -22,6 +22,7 @@ class BagOfWords(WordBackbone):
     Args:
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`; for pairs, it contains `PAIR`.
         size: the size of a text's vector.
+        pieces: add the vectors of pieces of words and of pairs of neighboring words, too.
 
     Shapes:
         word numbers (n, longest), padded with 0, to (n, size), or for pairs to (n, 2 size).
@@ -37,12 +38,12 @@ class BagOfWords(WordBackbone):
 
     small = True
 
-    def __init__(self, *, words: Sequence[str], size: int = 64):
-        super().__init__(words)
+    def __init__(self, *, words: Sequence[str], size: int = 64, pieces: bool = False):
+        super().__init__(words, pieces=pieces)
         check_count("size", size)
         self.pair = self.vocabulary.number_of(PAIR) if PAIR in words else None
         self.size = size if self.pair is None else 2 * size
-        self.words = word_vectors(len(words), size)
+        self.words = word_vectors(len(self.vocabulary), size)
         # Otherwise the initial vectors of rare words outweigh what is learned.
         self.words.weight.data.div_(size)
 

@@ -27,6 +27,7 @@ class WordCounts(FittedBackbone, WordBackbone):
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`; for pairs, it contains `PAIR`.
         outputs: K, the number of scores.
         penalty: the factor of the squared weights in the mean loss.
+        pieces: count pieces of words and pairs of neighboring words, too.
         tf_idf: whether a word counts $(1 + \log n) (1 + \log\frac{1 + N}{1 + N_w})$ for its n occurrences in a text,
             if it is in $N_w$ of N training texts, and each text has length 1; otherwise it counts n.
 
@@ -45,13 +46,21 @@ class WordCounts(FittedBackbone, WordBackbone):
     [0, 1, 2]
     """
 
-    def __init__(self, *, words: Sequence[str], outputs: int, penalty: float = 0.01, tf_idf: bool = False):
-        super().__init__(words)
+    def __init__(
+        self,
+        *,
+        words: Sequence[str],
+        outputs: int,
+        penalty: float = 0.01,
+        pieces: bool = False,
+        tf_idf: bool = False,
+    ):
+        super().__init__(words, pieces=pieces)
         check_positive("penalty", penalty)
         self.penalty, self.tf_idf, self.size = penalty, tf_idf, outputs
         self.pair = self.vocabulary.number_of(PAIR) if PAIR in words else None
-        self.rarity = nn.Buffer(torch.ones(len(words)))
-        self.weights = nn.Parameter(torch.zeros(len(words), outputs))
+        self.rarity = nn.Buffer(torch.ones(len(self.vocabulary)))
+        self.weights = nn.Parameter(torch.zeros(len(self.vocabulary), outputs))
         self.biases = nn.Parameter(torch.zeros(outputs))
 
     def _fit(self, split: Any) -> None:
