@@ -69,6 +69,7 @@ def fresh_checkout(
                 snapshot += 1
             params["data"]["snapshot"] = snapshot
             put(params, changes)
+            _copy_predictions(project, folder, params)
             yaml.dump(params, folder / "params.yaml")
             # Commit first, so that runs in MLflow name a commit with their params.
             commit(folder, f"Retrain: {', '.join([f'snapshot {snapshot}', *changes])}")
@@ -122,6 +123,17 @@ def _link(project: Path, folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).symlink_to(project / name)
     (folder / ".checkpoints").symlink_to(project / CHECKPOINTS)
+
+
+def _copy_predictions(project: Path, folder: Path, params: Mapping[str, Any]) -> None:
+    """Copy the predictions of rivals by other programs, which stay valid: later deliveries have only training rows."""
+    for comparison in (params.get("comparisons") or {}).values():
+        for name in comparison.get("rivals") or ():
+            path = Path("predictions", f"{name}.parquet")
+            is_ours = name in params["runs"] or name in (params.get("rivals") or {})
+            if not is_ours and (project / path).is_file():
+                (folder / path).parent.mkdir(exist_ok=True)
+                shutil.copyfile(project / path, folder / path)
 
 
 def _newest_snapshot(project: Path) -> int:

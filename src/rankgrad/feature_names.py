@@ -35,7 +35,7 @@ __all__ = [
 LETTER = re.compile(r"(.+)\[(\d+)/(\d+)\]", re.DOTALL)  # column, position from 1, and number of letters
 FILLED = re.compile(r"(.+)\[empty(?:=(.+))?\]", re.DOTALL)  # column, and the number for an empty cell
 WORD = re.compile(r"([^=]+)\[word=(.+)\]", re.DOTALL)  # column, and the word or mark
-WORDS, LEAST = 500, 3  # most words of a column that become features, and fewest rows that have such a word
+WORDS, LEAST = 2000, 3  # most words of a column that become features, and fewest rows that have such a word
 Part = tuple[int, int] | Literal["word"] | None  # of a cell: a letter, a word, or all of it
 
 

@@ -77,7 +77,7 @@ class TableOptions:
         letters: columns of texts of equal length, such as aligned proteins. Each letter at each position becomes a
             feature of 0 or 1; positions with the same letter in all training rows are left out.
         words: columns of texts beside other features. Each of the most frequent words and punctuation marks of a column
-            becomes a feature of 0 or 1; at most 500 that at least 3 training rows have, and not all. A cell may be
+            becomes a feature of 0 or 1; at most 2,000 that at least 3 training rows have, and not all. A cell may be
             empty.
         text: column of text.
         text_pair: two columns of text that are read together, such as a query and a passage.
