@@ -675,7 +675,7 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
     about, columns = recipe["input"], _Columns(names, recipe, OWN, None, None)
     own = own_columns(about)
     takes = f"the model takes {', '.join(inputs)}"
-    if own:
+    if {*own} - {*inputs}:
         takes += f"; or the columns of its training's table: {listed(own)}"
     known, used = dict.fromkeys([*own, *inputs]), set(columns.used)
     ignored = {*(about.get("other_columns") or ())}
