@@ -31,7 +31,11 @@ STEPS, STEPS_OF_PICTURES = 800, 400  # smallest number of training steps
 MOST_EPOCHS = 300  # even if they have fewer steps
 CONVNET = {"name": "convnet", "args": {"channels": [32, 64, 96], "gradients": 2}}
 MODELS = {  # by input type
-    "text": {"name": "linear", "args": {"standardize": False}, "backbone": {"name": "bag_of_words", "args": {}}},
+    "text": {
+        "name": "linear",
+        "args": {"standardize": False},
+        "backbone": {"name": "bag_of_words", "args": {"pieces": True}},
+    },
     "text_pair": {"name": "linear", "args": {}, "backbone": {"name": "knrm", "args": {}}},
     "features": {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": [64]}}},
 }

@@ -14,7 +14,7 @@ __all__ = ["PAIR", "Vocabulary"]
 
 PADDING, UNKNOWN = "<padding>", "<unknown>"
 LETTERS = (3, 4, 5)  # of a piece
-BUCKETS = 2**16  # numbers that pieces and pairs of words share
+BUCKETS = 2**15  # numbers that pieces and pairs of words share
 
 
 class Vocabulary:
