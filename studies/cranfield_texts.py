@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad import losses, metrics
+from rankgrad.datasets.files.splits import Split
+from rankgrad.inputs.text import of_strings
 from rankgrad.io.results import Row
 from rankgrad.models.backbones.bag_of_words import BagOfWords
 from rankgrad.models.backbones.knrm import Knrm
@@ -61,7 +63,7 @@ class Reranker(nn.Module):
             self.backbone = BACKBONES[backbone](words=Vocabulary.of(texts).words)
             self.head = nn.Linear(self.backbone.size, 1)
         if backbone == "knrm":
-            self.backbone.fit(texts)
+            self.backbone.fit(Split(of_strings(texts)))
         tokens = self.backbone.tokenize(pairs())[:, :LONGEST]
         self.tokens = tokens.view(*relevance.shape, -1)
 

@@ -34,7 +34,7 @@ MODELS = {  # by input type
     "text": {
         "name": "linear",
         "args": {"standardize": False},
-        "backbone": {"name": "bag_of_words", "args": {"pieces": True}},
+        "backbone": {"name": "bag_of_words", "args": {"pieces": True, "tf_idf": True}},
     },
     "text_pair": {"name": "linear", "args": {}, "backbone": {"name": "knrm", "args": {}}},
     "features": {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": [64]}}},

@@ -16,6 +16,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import Ridge
 
+from pipelines.cli.starting_runs import MODELS
 from pipelines.config import load
 from pipelines.config.schema import Comparison, Resampling, Run, typed
 from pipelines.rivals import SETTINGS, TAKES, bm25
@@ -85,6 +86,16 @@ def test_a_fitted_model_is_trained_validated_and_loaded_as_a_network_is(name, ta
     statistic, metric = judge.statistic(predicted), epochs[0][1].monitor
     place = [name.removeprefix("ranked.") for name in statistic.names].index(metric)
     assert statistic.of_all()[place] == pytest.approx(epochs[0][1].value)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_network_that_init_writes_is_fitted_to_the_training_split_and_scores(kind, tmp_path):
+    name = "query_ranking" if kind == "text_pair" else "score_ranking"
+    written(name, kind, tmp_path)
+    task = task_of(name, TRAINING.get(name, TWO))
+    split = task.load(tmp_path, "train", threads=1)
+    predicted = task.predict(task.build(MODELS[kind], split, seed=1), split)
+    assert np.isfinite(task.statistic(predicted).of_all()).all()
 
 
 def test_trees_score_as_those_of_scikit_learn(generator):

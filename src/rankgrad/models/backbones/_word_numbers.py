@@ -1,13 +1,16 @@
 """Shared code of backbones that read word numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import torch
 from torch import Tensor, nn
 
 from rankgrad.layers import Backbone
 from rankgrad.vocabulary import Vocabulary
 
-__all__ = ["WordBackbone", "check_words", "sides", "word_vectors"]
+__all__ = ["CountingBackbone", "WordBackbone", "check_words", "sides", "word_vectors"]
+
+AT_ONCE = 256  # texts to tokenize and count together
 
 
 class WordBackbone(Backbone):
@@ -27,6 +30,47 @@ class WordBackbone(Backbone):
     def tokenize(self, texts: Sequence[str]) -> Tensor:
         """Return word numbers (n, longest), see `rankgrad.vocabulary.Vocabulary.encode`."""
         return self.vocabulary.encode(texts)
+
+
+class CountingBackbone(WordBackbone):
+    """A backbone that counts the words of a text, regardless of their order.
+
+    Args:
+        words, pieces: see `WordBackbone`.
+        tf_idf: whether a word that occurs n times counts (1 + log n) times its rarity, which `fit_rarity` sets, and
+            each text has length 1; otherwise it counts n.
+    """
+
+    def __init__(self, words: Sequence[str], *, pieces: bool, tf_idf: bool):
+        super().__init__(words, pieces=pieces)
+        self.tf_idf = tf_idf
+        self.rarity = nn.Buffer(torch.ones(len(self.vocabulary)))
+
+    def chunks(self, texts: Sequence[str]) -> Iterator[Tensor]:
+        """Yield the word numbers of texts, not of all at once, since each chunk is padded to its longest text."""
+        for first in range(0, len(texts), AT_ONCE):
+            yield self.tokenize(texts[first : first + AT_ONCE])
+
+    def fit_rarity(self, texts: Sequence[str]) -> None:
+        """Set the rarity of each word to 1 + log((1 + N) / (1 + texts that have it)), for N training texts."""
+        having = torch.zeros(len(self.rarity))
+        for tokens in self.chunks(texts):
+            words, values = self.counted(tokens)
+            having += torch.bincount(words[values > 0], minlength=len(having))
+        self.rarity.copy_(torch.log((1 + len(texts)) / (1 + having)) + 1)
+
+    def counted(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the words of each text (n, longest), and what each counts; repetitions count 0."""
+        words = tokens.sort(1).values.contiguous()  # equal words are neighbors: the first of them counts all
+        first = torch.searchsorted(words, words)
+        counts = torch.searchsorted(words, words, right=True) - first
+        is_known = words > 1  # 0 is padding, and 1 any unknown word
+        is_counted = is_known & (first == torch.arange(words.shape[1], device=words.device))
+        values = counts.to(self.rarity.dtype)
+        if self.tf_idf:
+            values = (1 + values.log()) * self.rarity[words]
+        values = values * is_counted
+        return words, nn.functional.normalize(values) if self.tf_idf else values
 
 
 def word_vectors(count: int, size: int) -> nn.Embedding:

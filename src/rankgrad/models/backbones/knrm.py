@@ -1,6 +1,7 @@
 """K-NRM: soft matching of the words of a first text with the words of a second text, for reranking."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -60,9 +61,9 @@ class Knrm(WordBackbone):
         self.means = nn.Buffer(torch.tensor(means), persistent=False)
         self.widths = nn.Buffer(torch.tensor([EXACT] + [step / 2] * (kernels - 1)), persistent=False)
 
-    def fit(self, texts: Sequence[str]) -> None:
-        """Set weights to the inverse document frequency of each word in the second texts of training."""
-        documents = {text.partition(PAIR)[2] for text in texts}
+    def fit(self, split: Any) -> None:
+        """Set weights to the inverse document frequency of each word in the second texts of a training split."""
+        documents = {text.partition(PAIR)[2] for text in split.inputs.items}
         counts = torch.zeros(len(self.weights))
         for document in documents:
             counts[self.vocabulary.encode([document])[0].unique()] += 1

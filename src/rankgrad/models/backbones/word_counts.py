@@ -3,21 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_positive
 from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights
-from rankgrad.models.backbones._word_numbers import WordBackbone, check_words, sides
+from rankgrad.models.backbones._word_numbers import CountingBackbone, check_words, sides
 from rankgrad.plain_text import PAIR
 
 __all__ = ["WordCounts"]
 
-AT_ONCE = 256  # texts whose words are counted together
 
-
-class WordCounts(FittedBackbone, WordBackbone):
+class WordCounts(FittedBackbone, CountingBackbone):
     r"""Ridge regression on word counts or on tf-idf; for preferences, the Bradley-Terry model with the same penalty.
 
     Of two texts read together, such as a prompt and an answer, only the words of the second count. Words not in
@@ -55,56 +52,40 @@ class WordCounts(FittedBackbone, WordBackbone):
         pieces: bool = False,
         tf_idf: bool = False,
     ):
-        super().__init__(words, pieces=pieces)
+        super().__init__(words, pieces=pieces, tf_idf=tf_idf)
         check_positive("penalty", penalty)
-        self.penalty, self.tf_idf, self.size = penalty, tf_idf, outputs
+        self.penalty, self.size = penalty, outputs
         self.pair = self.vocabulary.number_of(PAIR) if PAIR in words else None
-        self.rarity = nn.Buffer(torch.ones(len(self.vocabulary)))
         self.weights = nn.Parameter(torch.zeros(len(self.vocabulary), outputs))
         self.biases = nn.Parameter(torch.zeros(outputs))
 
     def _fit(self, split: Any) -> None:
-        tokens = self.tokenize(split.inputs.items)
         if self.tf_idf:
-            counts = self._matrix(tokens)
-            having = np.bincount(counts.indices[counts.data > 0], minlength=counts.shape[1])
-            self.rarity.copy_(torch.from_numpy(np.log((1 + len(tokens)) / (1 + having)) + 1))
-        weights, biases = linear_weights(self._matrix(tokens), split, self.penalty)
+            self.fit_rarity(split.inputs.items)
+        weights, biases = linear_weights(self._matrix(split.inputs.items), split, self.penalty)
         with torch.no_grad():
             self.weights.copy_(weights.mT)
             self.biases.copy_(biases)
 
     def forward(self, tokens: Tensor) -> Tensor:
         check_words(tokens)
-        words, values = self._counted(tokens)
+        words, values = self.counted(tokens)
         # In the precision of the weights, as `rankgrad.layers.ScoreLayer` does.
         with torch.autocast(tokens.device.type, enabled=False):
             return torch.einsum("nl,nlk->nk", values.to(self.weights.dtype), self.weights[words]) + self.biases
 
-    def _counted(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the words of each text (n, longest), and what each counts; repetitions count 0."""
+    def counted(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         if self.pair is not None:
             tokens = tokens.masked_fill(~sides(tokens, self.pair)[1], 0)
-        words = tokens.sort(1).values.contiguous()  # equal words are neighbors: the first of them counts all
-        first = torch.searchsorted(words, words)
-        counts = torch.searchsorted(words, words, right=True) - first
-        is_known = words > 1  # 0 is padding, and 1 any unknown word
-        is_counted = is_known & (first == torch.arange(words.shape[1], device=words.device))
-        values = counts.to(self.rarity.dtype)
-        if self.tf_idf:
-            values = (1 + values.log()) * self.rarity[words]
-        values = values * is_counted
-        if self.tf_idf:
-            values = nn.functional.normalize(values)
-        return words, values
+        return super().counted(tokens)
 
-    def _matrix(self, tokens: Tensor) -> Any:
+    def _matrix(self, texts: Sequence[str]) -> Any:
         """Return what each word of the vocabulary counts in each text, a sparse matrix (n, words)."""
         from scipy.sparse import csr_matrix, vstack
 
         parts = []
-        for chunk in tokens.split(AT_ONCE):
-            words, values = self._counted(chunk)
+        for tokens in self.chunks(texts):
+            words, values = self.counted(tokens)
             rows = torch.arange(len(words)).unsqueeze(1).expand_as(words)
             is_counted = values > 0
             cells = (values[is_counted].double().numpy(), (rows[is_counted].numpy(), words[is_counted].numpy()))
