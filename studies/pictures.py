@@ -65,7 +65,7 @@ def cases() -> dict[str, list[Case]]:
 
 
 NOTES = (
-    "0% is the baseline: the standard loss or, in the first four cases, the strongest simple loss.",
+    "0% is the baseline: the standard loss or, in the first five cases, the strongest simple loss.",
     "GB1 is one protein whose variants are split four ways; each log is the one that validation chose.",
 )
 
@@ -155,23 +155,24 @@ def _row(case: Case, baseline: Drawn, losses: list[Drawn], y: int) -> list[str]:
 
 def pays() -> str:
     """Draw which part of the way from the baseline to a perfect score other losses take, with 95% intervals."""
-    y, shapes, ranking, other = 80, [], [], []
+    y, rows, ranking, other = 80, [], [], []
     for title, cases_of_group in CASES.items():
-        shapes.append(f'<text class="title" x="8" y="{y}">{title}</text>')
+        rows.append(f'<text class="title" x="8" y="{y}">{title}</text>')
         for case in cases_of_group:
             y += 30 if case is cases_of_group[0] else 44
             baseline, *losses = [drawn for kind in KINDS if (drawn := _best(case, kind))]
-            shapes += _row(case, baseline, losses, y)
+            rows += _row(case, baseline, losses, y)
             ranking.append(losses[0])
             other += [(losses[0], alternative) for alternative in losses[1:]]
         y += 56
     ahead = sum(loss.low > 0 for loss in ranking)
     higher = sum(alternative.gain > loss.gain for loss, alternative in other)
     notes = (
-        f"The ranking loss is ahead of the baseline in {ahead} of {len(ranking)} cases; an alternative has a higher "
+        f"The interval of the ranking loss is above 0 in {ahead} of {len(ranking)} cases; an alternative has a higher "
         f"mean in {higher} of {len(other)}.",
         *NOTES,
     )
+    shapes = ['<text class="small" x="680" y="54">gain in the metric itself</text>']
     for tick in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
         x = _across(tick)
         shapes.append(f'<path class="line" stroke-opacity="{0.25 if tick else 1}" d="M{x:.1f} 62V{y - 40}"/>')
@@ -180,9 +181,10 @@ def pays() -> str:
         left = 620 + 120 * number
         shapes.append(f'<circle class="{kind}" cx="{left}" cy="19" r="6"/>')
         shapes.append(f'<text class="small" x="{left + 12}" y="24">{KINDS[kind]}</text>')
+    shapes += rows
     for number, line in enumerate(notes):
         shapes.append(f'<text class="small" x="8" y="{y - 16 + 18 * number}">{line}</text>')
-    return _svg("How much of the gap to a perfect score is closed", y + 34, shapes, width=900)
+    return _svg("How much of the gap between a baseline and a score of 1 is closed", y + 34, shapes, width=900)
 
 
 def soft_ranks() -> str:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rankgrad.plain_text import PAIR, is_word, tokens_of, words_of
 
-__all__ = ["PAIR", "Vocabulary"]
+__all__ = ["Vocabulary"]
 
 PADDING, UNKNOWN = "<padding>", "<unknown>"
 LETTERS = (3, 4, 5)  # of a piece
