@@ -246,12 +246,14 @@ class Deliveries:
     def rows(self, split: str) -> Iterator[pa.Table]:
         """Yield the rows of a split; training also gets all rows of later deliveries."""
         first = self._first_and_later_rows(split)
-        if len(first):
+        count = len(first)
+        if count:
             yield from self._tables(self.first, first, split)
         for later in self.later if split == "train" else ():
             frame = with_truth(self.table, later.examples, later.examples.frame, learned=True)
             self.skipped[split] += later.examples.left_out
-            logging.info("%s: %d training rows of a later delivery", later.raw, len(frame))
+            count += len(frame)
+            logging.info("%s: %d more training rows, from a later delivery: %d in all", later.raw, len(frame), count)
             if not (self.table.id or self.table.image or self.table.relevance):  # names are row numbers of each file
                 frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
             yield from self._tables(later, frame, split)
