@@ -68,6 +68,8 @@ def followed(
             yield phase, epoch
     if rows and rows[-1][1].best and rows[-1][1].number > 1:
         line += "; the last epoch is the best: more epochs may be better"
+    elif best := [epoch for phase, epoch in rows if epoch.best and phase == rows[-1][0]]:
+        line += f"; epoch {best[-1].number} is kept, with {best[-1].monitor} {best[-1].value:.4g}"
     if len(rows) > printed and bar.disable:
         print(line, file=sys.stderr, flush=True)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS

@@ -77,7 +77,7 @@ def test_later_ones_add_training_rows_up_to_the_snapshot(deliveries, caplog):
     assert len(held_out) == 1
     manifest = json.loads(Path("data/shop/manifest.json").read_text())
     assert (manifest["deliveries"], manifest["rows"]["train"]) == ([*DAYS], 12)
-    assert f"{RAW}/{DAYS[2]}: 3 training rows of a later delivery" in caplog.messages
+    assert f"{RAW}/{DAYS[2]}: 3 more training rows, from a later delivery: 12 in all" in caplog.messages
     assert refusal(settings(snapshot=3), "shop") is None
 
 
