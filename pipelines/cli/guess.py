@@ -130,7 +130,7 @@ def guess(
     read = f"input: {', '.join(f'{role} from {listed(names)}' for role, names in inputs.items())}"
     if "words" in inputs:
         texts = [column.typed for column in input_columns if column.name in inputs["words"]]
-        read += f" (frequent words); to learn from all words of a text and from nothing else: --text {texts[0]}"
+        read += f" (frequent words); to learn from this text alone, with all its words: --text {texts[0]}"
     lines = [read, truth.line]
     if columns.writing != PLAIN and writing is None:
         lines.append(f"numbers: written like {_example_of(columns.writing)}; to change: --decimal, --thousands")

@@ -48,13 +48,15 @@ def _options_of_input(columns: Columns, truth: Truth) -> tuple[dict[str, Any], l
 def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict[str, Any], list[Column]]:
     """Choose a text if it answers a query's text, or if all inputs are texts; else numbers, names, and words."""
     numbers, names = _numbers_and_names(columns)
-    texts, others = [column for column in columns.free if column.is_text], [*numbers, *names]
-    called = [column for column in texts if column.is_called("text")]
+    texts = [column for column in columns.free if column.is_text]
     if is_query_ranking:
         texts = [column for column in texts if _differs_within_groups(columns, column)] or texts
-        if query_text(columns) is not None:  # a date, or a name such as the judge's, says less about an answer
-            others = [] if called else [column for column in numbers if column.content != "time"]
-    if texts and not others:
+    called = [column for column in texts if column.is_called("text")]
+    is_text_alone = not (numbers or names)
+    if is_query_ranking and query_text(columns) is not None:
+        # A date, or a name such as the judge's, says less about an answer than its text.
+        is_text_alone = bool(called) or all(column.content == "time" for column in numbers)
+    if texts and is_text_alone:
         text = _only_text(columns, called or texts)
         columns.use(text)
         return _with_query(columns, text, is_query_ranking=is_query_ranking), [text]
@@ -89,8 +91,9 @@ def _numbers_and_names(columns: Columns) -> tuple[list[Column], list[Column]]:
 def _only_text(columns: Columns, texts: Sequence[Column]) -> Column:
     """Return the only text; raise ValueError if there are several."""
     if len(texts) > 1:
-        preferences = "; for preferences, pass `--text CHOSEN --rejected REJECTED`"
-        raise columns.question(texts, "are all texts, but only one can be the input", "text", preferences)
+        others = "; for preferences, pass `--text CHOSEN --rejected REJECTED`; to use the words of several, replace "
+        others += "`text` in `args` with `words`"
+        raise columns.question(texts, "are all texts, but only one can be the input", "text", others)
     return texts[0]
 
 

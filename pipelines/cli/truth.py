@@ -55,7 +55,10 @@ def _labels(columns: Columns) -> Truth | None:
     if column is None and (task or is_named):
         column = columns.take_truth(lambda column: _may_be_labels(column, is_task_known=bool(task)), "labels")
     if column is None:
-        return None if is_named else _flags(columns) or _question_on_labels(columns)
+        truth = None if is_named else _flags(columns)
+        if truth is None:
+            _refuse_labels_beside_target(columns)
+        return truth
     separator = column.separator or "|"
     rows = split_labels(column.cells, separator)
     ordered = task == "label_ranking" if task else not in_one_order(rows)
@@ -70,12 +73,13 @@ def _may_be_labels(column: Column, *, is_task_known: bool) -> bool:
     return column.is_category or column.separator is not None or (is_task_known and column.is_whole)
 
 
-def _question_on_labels(columns: Columns) -> None:
+def _refuse_labels_beside_target(columns: Columns) -> None:
     """Raise ValueError if pictures have both lists of labels and a number that is named like a target."""
     candidates = [column for column in columns.free if column.has_labels]
     candidates += [column for column in columns.of_content("number") if column.is_called("target")]
     has_pictures = any(column.content in ("image", "frames") for column in columns.free)
-    if columns.task is None and has_pictures and candidates and candidates[0].has_labels:
+    is_open = columns.task is None and "target" not in columns.named
+    if is_open and has_pictures and candidates and candidates[0].has_labels:
         raise columns.question(candidates, "may be the target", "target")
 
 

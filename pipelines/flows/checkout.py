@@ -126,12 +126,16 @@ def _link(project: Path, folder: Path) -> None:
 
 
 def _copy_predictions(project: Path, folder: Path, params: Mapping[str, Any]) -> None:
-    """Copy the predictions of rivals by other programs, which stay valid: later deliveries have only training rows."""
+    """Copy the predictions of rivals by other programs, since later deliveries do not change the test rows.
+
+    With folds they do.
+    """
     for comparison in (params.get("comparisons") or {}).values():
+        dataset = params["datasets"].get(params["runs"].get(comparison["baseline"], {}).get("dataset"), {})
         for name in comparison.get("rivals") or ():
             path = Path("predictions", f"{name}.parquet")
             is_ours = name in params["runs"] or name in (params.get("rivals") or {})
-            if not is_ours and (project / path).is_file():
+            if not is_ours and not dataset.get("folds") and (project / path).is_file():
                 (folder / path).parent.mkdir(exist_ok=True)
                 shutil.copyfile(project / path, folder / path)
 

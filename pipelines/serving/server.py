@@ -34,7 +34,7 @@ from rankgrad import lookup
 from rankgrad.cli.answers import FOUND, Gallery
 from rankgrad.datasets.tables.ranges import Ranges, outside_ranges, ranges_in
 from rankgrad.datasets.tables.rows import OWN, Roles
-from rankgrad.datasets.tables.unknown_words import unknown_words
+from rankgrad.datasets.tables.unknown_words import UnknownWords
 from rankgrad.inputs import as_list, in_json, type_of
 from rankgrad.lookup import listed
 from rankgrad.plain_text import parsed_json
@@ -221,6 +221,7 @@ def app_of(
     about, counted = {"model": name, "version": number, "run": run}, counters or Counters()
     counted.serving(about)
     ranges = ranges_in(weights)
+    unknown_words = None if model.task is None else UnknownWords(model.recipe)
 
     def answers_to(body: bytes) -> tuple[Response, int]:
         try:
@@ -242,7 +243,7 @@ def app_of(
             requests.keep(written, [answers[number] for number in kept], version)
         if gallery is not None:
             answers = [_with_found(answer, gallery, count) for answer in answers]
-        warnings = [] if model.task is None else _warnings(rows, model.recipe, ranges)
+        warnings = [] if unknown_words is None else _warnings(rows, model.recipe, ranges, unknown_words)
         return JSONResponse({"predictions": answers} | ({"warnings": warnings} if warnings else {})), len(answers)
 
     async def invocations(request: Request) -> Response:
@@ -330,7 +331,7 @@ def _refusal(status: int, message: str) -> Response:
     return JSONResponse({"error_code": "INVALID_PARAMETER_VALUE", "message": message}, status)  # as MLflow does
 
 
-def _warnings(rows: list[Any], recipe: Mapping[str, Any], ranges: Ranges) -> list[str]:
+def _warnings(rows: list[Any], recipe: Mapping[str, Any], ranges: Ranges, unknown_words: UnknownWords) -> list[str]:
     """Return the warnings on the inputs of checked rows, each once."""
     about, lists = recipe["input"], lookup.find("tasks", recipe["task"]).reads.lists
     input_type, warnings = type_of(about), dict[str, None]()
@@ -341,7 +342,7 @@ def _warnings(rows: list[Any], recipe: Mapping[str, Any], ranges: Ranges) -> lis
     for index, words in outside_ranges(ranges, rows, recipe).items():
         for number in words.values():
             warnings[f"row {index + 1}: a value outside the training range: {number}"] = None
-    for index, words in unknown_words(rows, recipe).items():
+    for index, words in unknown_words.of(rows).items():
         warnings |= {f"row {index + 1}: {words_of_role}": None for words_of_role in words.values()}
     return [*warnings]
 

@@ -136,7 +136,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     if challenger == champion:
         reason = "the challenger is the champion already"
         if len(registry.champions(client, model)) == 1:
-            reason += "; as the first version, it was compared with no other"
+            reason += "; it was the first version, so there was nothing to compare it with"
         return Decision(name, challenger, champion, False, reason, runs=runs)
 
     # Compare their metrics.
@@ -302,7 +302,8 @@ def _feature(name: str, items: Mapping[str, torch.Tensor], fills: Mapping[str, f
         return items[name]
     column = title_of(name)
     by_title = {title_of(other): values for other, values in items.items()}
-    if "=" in column or name in map(empty_name, fills):  # no row has this name or letter, or an empty cell
+    # No row has this name, letter, or empty cell; a word may be too rare now, or in every row.
+    if "=" in column or name in map(empty_name, fills):
         return torch.zeros_like(next(iter(items.values())))
     if column not in by_title:
         raise ValueError(f"the current data has no column {column}, which is a feature of this version")

@@ -29,6 +29,7 @@ __all__ = [
     "numbers_of",
     "places_of_values",
     "title_of",
+    "words_by_column",
     "words_names",
 ]
 
@@ -63,7 +64,7 @@ def numbers_of(
     Args:
         row: cells by column.
         names: names of the features.
-        unknown: called with the column and the value if no feature has this value, or any of its words.
+        unknown: called with the column and the value if no feature has this value.
         writing: how numbers and dates are written in text.
 
     Raises:
@@ -85,11 +86,8 @@ def numbers_of(
     numbers, fills = [0.0] * len(names), fills_of(tuple(names))
     for (column, part), places in _asked(tuple(names)).items():
         if part == "word":
-            words = {*tokens_of(_text(row, column))}
-            for word in words & places.keys():
+            for word in places.keys() & tokens_of(_text(row, column)):
                 numbers[places[word]] = 1.0
-            if unknown and words and not words & places.keys():
-                unknown(column, _text(row, column))
         elif column in fills and is_empty(row.get(column)):
             numbers[places[None]] = fills[column]
             if "" in places:
@@ -161,6 +159,19 @@ def filled_names(column: str, numbers: "pd.Series") -> list[str]:
     return [name, empty_name(column)] if numbers.isna().any() else [name]
 
 
+@lru_cache(maxsize=16)
+def words_by_column(names: tuple[str, ...]) -> dict[str, frozenset[str]]:
+    """Return the words that are features, by column.
+
+    >>> words_by_column(("km", "title[word=lamp]"))
+    {'title': frozenset({'lamp'})}
+    """
+    words: dict[str, list[str]] = {}
+    for match in filter(None, map(WORD.fullmatch, names)):
+        words.setdefault(match[1], []).append(match[2])
+    return {column: frozenset(of_column) for column, of_column in words.items()}
+
+
 def words_names(column: str, texts: Iterable[str]) -> list[str]:
     """Return a feature for each of the most frequent words and marks in a column of training rows.
 
@@ -191,7 +202,7 @@ def title_of(name: str) -> str:
 
 def is_feature_name(column: str) -> bool:
     """Return whether a column's name has the form of a feature of one value, so that the two would be confused."""
-    return "=" in column or any(form.fullmatch(column) for form in (LETTER, FILLED))
+    return "=" in column or "[word" in column or any(form.fullmatch(column) for form in (LETTER, FILLED))
 
 
 def is_empty(cell: Any) -> bool:

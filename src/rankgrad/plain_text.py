@@ -47,8 +47,11 @@ INVISIBLE = dict.fromkeys(map(ord, "\u200b\u2060\ufeff\u00ad"))  # invisible cha
 WHOLE = re.compile(r"(-?\d+)\.0*", re.ASCII)
 ROUND = re.compile(r"(-?\d+)\.0{1,2}", re.ASCII)  # 1.000 may be a thousand
 MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00(:00(\.0+)?)?", re.ASCII)
-SPACELESS = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"  # Thai, Lao, Japanese, Chinese: each character is a word
-SIGNS = r"\u0300-\u036f\u064b-\u065f\u0900-\u0963\u0966-\u0dff"  # vowels and accents, which `\w` lacks
+# Thai, Lao, Burmese, Khmer, Japanese, Chinese: each character is a word.
+SPACELESS = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+# Vowels and accents, which `\w` lacks: of Latin, Hebrew, Arabic, and the scripts of India.
+SIGNS = r"\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
+JOINERS = INVISIBLE | dict.fromkeys(map(ord, "\u200c\u200d\u200e\u200f\ufe0e\ufe0f"))  # parts of words and of emoji
 APOSTROPHES = r"'\u2019"  # they separate words, as an underscore does
 WORDS = re.compile(rf"[{SPACELESS}]|(?:[^\W_{SPACELESS}]|[{SIGNS}])+|{PAIR}")
 PUNCTUATION = (
@@ -176,7 +179,7 @@ def words_of(text: str) -> list[str]:
     >>> words_of("The dog's toy!!! :)")
     ['the', 'dog', 's', 'toy']
     """
-    return WORDS.findall(plain_text(text.lower()))  # a separate accent would split a word
+    return WORDS.findall(_visible(text))
 
 
 def tokens_of(text: str) -> list[str]:
@@ -185,7 +188,12 @@ def tokens_of(text: str) -> list[str]:
     >>> tokens_of("The dog's toy!!! :)")
     ['the', 'dog', 's', 'toy', '!!!', ':)']
     """
-    return TOKENS.findall(plain_text(text.lower()))
+    return TOKENS.findall(_visible(text))
+
+
+def _visible(text: str) -> str:
+    lower = plain_text(text.lower())  # a separate accent would split a word
+    return lower if lower.isascii() else lower.translate(JOINERS)
 
 
 def is_word(token: str) -> bool:

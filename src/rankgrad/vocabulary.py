@@ -14,7 +14,9 @@ __all__ = ["Vocabulary"]
 
 PADDING, UNKNOWN = "<padding>", "<unknown>"
 LETTERS = (3, 4, 5)  # of a piece
-BUCKETS = 2**15  # numbers that pieces and pairs of words share
+BUCKETS = 2**15  # numbers that pieces of words share, and that pairs of words share
+# Only the first words of a text, and the first letters of a word, have pieces: all texts are padded to the longest.
+MOST_WORDS, MOST_LETTERS = 200, 40
 
 
 class Vocabulary:
@@ -23,7 +25,8 @@ class Vocabulary:
     Args:
         words: all words and marks; the first two are `<padding>` and `<unknown>`.
         pieces: also give numbers, by a hash, to each piece of 3 to 5 letters of a word and to each pair of neighboring
-            words, so that related, misspelled, and negated words are told apart; these follow the number of the word.
+            words, of the first 200 words. Related or misspelled words then share numbers, and pairs such as `not good`
+            have their own.
 
     >>> vocabulary = Vocabulary.of(["a large three above a small seven", "a three"], least=2)
     >>> vocabulary.words
@@ -39,10 +42,10 @@ class Vocabulary:
             raise ValueError(
                 f"words is {list(words[:3])}..., expected {PADDING} and {UNKNOWN} first, and each word once"
             )
-        if joined := [word for word in words if "'" in word]:
+        if several := [word for word in words[2:] if word != PAIR and tokens_of(word) != [word]]:
             raise ValueError(
-                f"words has {joined[0]!r:.60}, expected words without apostrophes, which now separate words: an older "
-                "version wrote the model, train it again"
+                f"words has {several[0]!r:.60}, which is now split into several words: an older version wrote the "
+                "model, train it again"
             )
         self.words, self.pieces = list(words), pieces
         self._numbers = {word: number for number, word in enumerate(self.words)}
@@ -54,7 +57,12 @@ class Vocabulary:
         return cls([PADDING, UNKNOWN, *sorted(word for word, count in counts.items() if count >= least)])
 
     def __len__(self) -> int:
-        return len(self.words) + (BUCKETS if self.pieces else 0)
+        return len(self.words) + (2 * BUCKETS if self.pieces else 0)
+
+    @property
+    def first_piece(self) -> int:
+        """The smallest number of a piece; numbers of words and of pairs are below it."""
+        return len(self.words) + BUCKETS
 
     def number_of(self, word: str) -> int:
         """Return the number of a word; 1 if it is unknown."""
@@ -75,26 +83,33 @@ class Vocabulary:
             tokens = tokens_of(caption)
             if not tokens:
                 raise ValueError(f"caption {row} is {caption!r}, expected at least one word")
-            rows.append(torch.tensor([*self._numbers_of(tokens)] or [1]))  # all marks may be unknown
+            rows.append(torch.tensor([*self._numbers_of(tokens)]))
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
     def _numbers_of(self, tokens: Sequence[str]) -> Iterator[int]:
-        before = PAIR
-        for token in tokens:
-            if token in self._numbers or is_word(token):
+        """Yield the numbers of tokens; those of marks that are not in training only if there is nothing else."""
+        for place, token in enumerate(tokens):
+            before, after = tokens[place - 1] if place else PAIR, tokens[place + 1] if place + 1 < len(tokens) else PAIR
+            is_alone = before == after == PAIR  # it is the only token of its text
+            if token in self._numbers or is_word(token) or is_alone:
                 yield self.number_of(token)
-            if self.pieces and token != PAIR:
-                hashes = _pieces(token) if before == PAIR else (*_pieces(token), _bucket(f"{before} {token}"))
-                for bucket in hashes:
-                    yield len(self.words) + bucket
-            before = token
+            if self.pieces and token != PAIR and place < MOST_WORDS:
+                yield from self._buckets(token, before)
+
+    def _buckets(self, token: str, before: str) -> Iterator[int]:
+        """Yield the numbers of the pieces of a word, and of its pair with the word before it."""
+        if is_word(token):
+            for bucket in _pieces(token[:MOST_LETTERS]):
+                yield len(self.words) + BUCKETS + bucket
+        if before != PAIR:
+            yield len(self.words) + _bucket(f"{before[:MOST_LETTERS]} {token[:MOST_LETTERS]}")
 
 
 @lru_cache(maxsize=2**16)
-def _pieces(token: str) -> tuple[int, ...]:
+def _pieces(word: str) -> tuple[int, ...]:
     """Return the bucket of each piece of a word, whose ends are marked."""
-    word = f"<{token}>" if is_word(token) else ""
-    return tuple(_bucket(word[start : start + size]) for size in LETTERS for start in range(len(word) - size + 1))
+    marked = f"<{word}>"
+    return tuple(_bucket(marked[start : start + size]) for size in LETTERS for start in range(len(marked) - size + 1))
 
 
 def _bucket(text: str) -> int:

@@ -227,7 +227,7 @@ def test_words_that_were_not_in_training_have_a_warning_in_a_text_and_in_a_capti
         assert answer["warnings"] == [f"row 2: {role}: the model does not know '{zebra}'"]
     (tmp_path / "new.jsonl").write_text('{"text": "large two"}\n{"text": "two zebra"}\n')
     [*answers(folder_of("score_ranking of text"), [tmp_path / "new.jsonl"])]
-    assert "text: 1 rows have words that were not in training" in caplog.text
+    assert "text: 1 rows have words that the model does not know" in caplog.text
     assert "row 2, text: the model does not know 'zebra'" in caplog.text
 
 

@@ -60,27 +60,30 @@ def _pieces(
 
     from rankgrad import lookup
     from rankgrad.datasets.tables.ranges import outside_ranges, ranges_in
-    from rankgrad.datasets.tables.unknown_words import unknown_words
+    from rankgrad.datasets.tables.unknown_words import UnknownWords
     from rankgrad.io.checkpoints import load_model
     from rankgrad.training.device import find_device
 
     network, ranges = load_model(folder, device=find_device("auto")), ranges_in(folder)
-    task = lookup.find("tasks", recipe["task"])()
+    task, unknown_words = lookup.find("tasks", recipe["task"])(), UnknownWords(network.recipe)
     # By input and what is unlike training: the number of rows, and the first of them.
     counts, firsts = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
 
     def respond(rows: list[Row]) -> list[Answer]:
         checked = task.checked(network.recipe, [row.asked() for row in rows])
         responses = task.answered(network, checked)
-        for reason, found in (
-            ("are outside the training range", outside_ranges(ranges, checked, network.recipe)),
-            ("have words that were not in training, which count nothing", unknown_words(checked, network.recipe)),
-        ):
-            for index, words in found.items():
-                for name, what in words.items():
-                    counts[name, reason] += 1
-                    firsts.setdefault((name, reason), f"{rows[index].place}, {what}")
+        for index, name, reason, what in unlike_training(checked):
+            counts[name, reason] += 1
+            firsts.setdefault((name, reason), f"{rows[index].place}, {what}")
         return responses
+
+    def unlike_training(checked: list[Any]) -> Iterator[tuple[int, str, str, str]]:
+        for index, numbers in outside_ranges(ranges, checked, network.recipe).items():
+            for name, what in numbers.items():
+                yield index, name, "are outside the training range", what
+        for index, words in unknown_words.of(checked).items():
+            for name, what in words.items():
+                yield index, name, "have words that the model does not know", what
 
     for piece in chain([first], waiting):
         with torch.inference_mode():

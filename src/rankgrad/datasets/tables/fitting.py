@@ -17,7 +17,7 @@ from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.names import near_names, typos_in
 from rankgrad.datasets.tables.roles import LEARNED, TableOptions
 from rankgrad.datasets.tables.suspects import described
-from rankgrad.feature_names import empty_name, filled_names, fills_of, numbers_of, words_names
+from rankgrad.feature_names import columns_of, empty_name, filled_names, fills_of, numbers_of, words_names
 from rankgrad.lookup import did_you_mean, listed, nearest
 
 __all__ = ["check_margins", "encoded", "fitted_to", "with_later_names"]
@@ -57,6 +57,8 @@ def fitted_to(
     learned = set[str]()
     for role in (table.input, *LEARNED):
         learned.update(examples.roles.get(role, ()))
+    if table.has_names:  # a column without a feature, such as one without frequent words, is not asked for
+        learned &= {*columns_of(fitted["features"])}
     fitted["other_columns"] = [name for name in examples.sheet.names if name not in learned]
     lines = _understood(table, examples, splits, fitted)
     if reading.folds is not None:
@@ -231,7 +233,8 @@ def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame
             for position in range(count):
                 names += _names_in(values[column].str[position], f"{column}[{position + 1}/{count}]", file)
     if not names:
-        raise ValueError(f"{file}: all training rows have the same features; name other columns")
+        reason = ", or no word is in several of them" if "words" in examples.roles else ""
+        raise ValueError(f"{file}: all training rows have the same features{reason}; name other columns")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"{file}: two features are called {min(twice)!r}; rename one of their columns")
     return names

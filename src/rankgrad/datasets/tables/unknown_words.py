@@ -1,46 +1,83 @@
-"""Words and punctuation marks of new texts that a model has no number for, and that therefore count nothing."""
+"""Words and punctuation marks of new texts that a model does not know."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rankgrad.feature_names import words_by_column
 from rankgrad.inputs import type_of
 from rankgrad.lookup import listed
-from rankgrad.plain_text import is_word, tokens_of
+from rankgrad.plain_text import is_word, text_in, tokens_of
 
-__all__ = ["unknown_words"]
+__all__ = ["UnknownWords"]
 
 NAMED = 5  # most words of a row to name
 
 
-def unknown_words(rows: Sequence[Mapping[str, Any]], recipe: Mapping[str, Any]) -> dict[int, dict[str, str]]:
-    """Return, by the index of each row with unknown words, these words by the input or caption that has them.
+class UnknownWords:
+    """Find the words that a model does not know.
 
-    A model with a tokenizer of its own knows every word; of a model that learned no marks, only words are returned.
+    Of texts and captions, these are the words and marks that were not in training; a model with a tokenizer of its own
+    knows every word, and one that learned no marks is asked only about words. Of a column of `words`, of which a model
+    knows only frequent ones, these are texts without any known word.
 
     Args:
-        rows: checked rows, see `rankgrad.tasks.Task.checked`.
-        recipe: the recipe of the network that answers them.
+        recipe: the model's recipe.
 
-    >>> recipe = {"input": {"kind": "text"}, "args": {"words": ["<padding>", "<unknown>", "lamp", "red"]}}
-    >>> unknown_words([{"text": "a red lamp"}, {"text": "Red!"}], recipe)
+    >>> words = ["<padding>", "<unknown>", "lamp", "red"]
+    >>> unknown = UnknownWords({"input": {"kind": "text"}, "args": {"words": words}})
+    >>> unknown.of([{"text": "a red lamp"}, {"text": "Red!"}])
     {0: {'text': "text: the model does not know 'a'"}}
+    >>> unknown = UnknownWords({"input": {"kind": "features", "names": ["km", "title[word=lamp]"]}})
+    >>> unknown.of([{"features": {"km": 7, "title": "a lamp"}}, {"features": {"km": 7, "title": "A bed"}}])
+    {1: {'title': "title: the model knows no word of 'A bed'"}}
     """
-    known = frozenset(recipe.get("args", {}).get("words") or ())
-    reads_marks = any(not is_word(token) for token in known if not token.startswith("<"))
-    found: dict[int, dict[str, str]] = {}
-    for index, row in enumerate(rows if known else ()):
-        for role in (type_of(recipe["input"]).name, "caption"):
-            tokens = [token for text in _texts_in(row.get(role)) for token in tokens_of(text)]
-            if words := [token for token in tokens if token not in known and (reads_marks or is_word(token))]:
-                names = [repr(word) for word in dict.fromkeys(words)]
-                more = f" and {len(names) - NAMED} more words" if len(names) > NAMED else ""
-                found.setdefault(index, {})[role] = f"{role}: the model does not know {listed(names[:NAMED])}{more}"
-    return found
+
+    def __init__(self, recipe: Mapping[str, Any]):
+        about = recipe["input"]
+        self.role, words = type_of(about).name, (recipe.get("args", {}).get("words") or ())[2:]
+        self.known = frozenset(words)
+        self.reads_marks = not all(map(is_word, words))
+        self.columns = words_by_column(tuple(about.get("names") or ()))
+
+    def of(self, rows: Sequence[Mapping[str, Any]]) -> dict[int, dict[str, str]]:
+        """Return, by the index of each row with unknown words, what is unknown by input, caption, or column.
+
+        Args:
+            rows: checked rows, see `rankgrad.tasks.Task.checked`.
+        """
+        found: dict[int, dict[str, str]] = {}
+        for index, row in enumerate(rows):
+            if lines := {**self._in_texts(row), **self._in_columns(row)}:
+                found[index] = lines
+        return found
+
+    def _in_texts(self, row: Mapping[str, Any]) -> dict[str, str]:
+        lines = {}
+        for role in (self.role, "caption") if self.known else ():
+            tokens = [token for text in _parts(row.get(role), str) for token in tokens_of(text)]
+            if unknown := [token for token in tokens if self._is_unknown(token)]:
+                names = [repr(token) for token in dict.fromkeys(unknown)]
+                more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+                lines[role] = f"{role}: the model does not know {listed(names[:NAMED])}{more}"
+        return lines
+
+    def _is_unknown(self, token: str) -> bool:
+        return token not in self.known and (self.reads_marks or is_word(token))
+
+    def _in_columns(self, row: Mapping[str, Any]) -> dict[str, str]:
+        lines = {}
+        for column, known in self.columns.items():
+            for cells in _parts(row.get(self.role), Mapping):
+                tokens = tokens_of(text := text_in(cells.get(column)))
+                if tokens and known.isdisjoint(tokens):
+                    lines[column] = f"{column}: the model knows no word of {text[:60]!r}"
+        return lines
 
 
-def _texts_in(cell: Any) -> Iterator[str]:
-    if isinstance(cell, str):
+def _parts(cell: Any, kind: type) -> Iterator[Any]:
+    """Yield the texts or mappings in a cell, which may be a list of them, or of pairs."""
+    if isinstance(cell, kind):
         yield cell
     elif isinstance(cell, list | tuple):
         for part in cell:
-            yield from _texts_in(part)
+            yield from _parts(part, kind)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.layers import Backbone
+from rankgrad.plain_text import PAIR
 from rankgrad.vocabulary import Vocabulary
 
 __all__ = ["CountingBackbone", "WordBackbone", "check_words", "sides", "word_vectors"]
@@ -38,13 +39,18 @@ class CountingBackbone(WordBackbone):
     Args:
         words, pieces: see `WordBackbone`.
         tf_idf: whether a word that occurs n times counts (1 + log n) times its rarity, which `fit_rarity` sets, and
-            each text has length 1; otherwise it counts n.
+            the words of each text have length 1, and so have its pieces of words; otherwise it counts n.
+        is_kept: whether the model's file has the rarity.
+
+    Attributes:
+        pair: the number of `rankgrad.plain_text.PAIR`; None if texts are single.
     """
 
-    def __init__(self, words: Sequence[str], *, pieces: bool, tf_idf: bool):
+    def __init__(self, words: Sequence[str], *, pieces: bool, tf_idf: bool, is_kept: bool = True):
         super().__init__(words, pieces=pieces)
         self.tf_idf = tf_idf
-        self.rarity = nn.Buffer(torch.ones(len(self.vocabulary)))
+        self.pair = self.vocabulary.number_of(PAIR) if PAIR in words else None
+        self.rarity = nn.Buffer(torch.ones(len(self.vocabulary)), persistent=is_kept)
 
     def chunks(self, texts: Sequence[str]) -> Iterator[Tensor]:
         """Yield the word numbers of texts, not of all at once, since each chunk is padded to its longest text."""
@@ -52,12 +58,17 @@ class CountingBackbone(WordBackbone):
             yield self.tokenize(texts[first : first + AT_ONCE])
 
     def fit_rarity(self, texts: Sequence[str]) -> None:
-        """Set the rarity of each word to 1 + log((1 + N) / (1 + texts that have it)), for N training texts."""
+        """Set the rarity of each word to 1 + log((1 + N) / (1 + texts that have it)), for N training texts.
+
+        What no text has, such as a piece of an unknown word, counts nothing. Without tf-idf, nothing is set.
+        """
+        if not self.tf_idf:
+            return
         having = torch.zeros(len(self.rarity))
         for tokens in self.chunks(texts):
             words, values = self.counted(tokens)
             having += torch.bincount(words[values > 0], minlength=len(having))
-        self.rarity.copy_(torch.log((1 + len(texts)) / (1 + having)) + 1)
+        self.rarity.copy_((torch.log((1 + len(texts)) / (1 + having)) + 1).where(having > 0, 0.0))
 
     def counted(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return the words of each text (n, longest), and what each counts; repetitions count 0."""
@@ -70,7 +81,10 @@ class CountingBackbone(WordBackbone):
         if self.tf_idf:
             values = (1 + values.log()) * self.rarity[words]
         values = values * is_counted
-        return words, nn.functional.normalize(values) if self.tf_idf else values
+        if not self.tf_idf:
+            return words, values
+        is_piece = words >= self.vocabulary.first_piece
+        return words, nn.functional.normalize(values * ~is_piece) + nn.functional.normalize(values * is_piece)
 
 
 def word_vectors(count: int, size: int) -> nn.Embedding:

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rankgrad.checks import check_count
 from rankgrad.models.backbones._word_numbers import CountingBackbone, check_words, sides, word_vectors
-from rankgrad.plain_text import PAIR
 
 __all__ = ["BagOfWords"]
 
@@ -41,11 +40,8 @@ class BagOfWords(CountingBackbone):
     small = True
 
     def __init__(self, *, words: Sequence[str], size: int = 64, pieces: bool = False, tf_idf: bool = False):
-        super().__init__(words, pieces=pieces, tf_idf=tf_idf)
-        if not tf_idf:
-            self.rarity = nn.Buffer(self.rarity, persistent=False)  # models trained before have none
+        super().__init__(words, pieces=pieces, tf_idf=tf_idf, is_kept=tf_idf)  # models trained before have none
         check_count("size", size)
-        self.pair = self.vocabulary.number_of(PAIR) if PAIR in words else None
         self.size = size if self.pair is None else 2 * size
         self.words = word_vectors(len(self.vocabulary), size)
         # Otherwise the initial vectors of rare words outweigh what is learned.
@@ -53,8 +49,7 @@ class BagOfWords(CountingBackbone):
 
     def fit(self, split: Any) -> None:
         """Set the rarity of each word to that in a training split of texts, if vectors are weighed by tf-idf."""
-        if self.tf_idf:
-            self.fit_rarity(split.inputs.items)
+        self.fit_rarity(split.inputs.items)
 
     def forward(self, tokens: Tensor) -> Tensor:
         check_words(tokens)

@@ -20,7 +20,9 @@ HUES = 12  # bins of a histogram of hues, over the whole circle
 
 
 class HOGRidge(FittedBackbone):
-    """Ridge regression on histograms of oriented gradients (Dalal and Triggs, 2005), roots of hues', and mean colors.
+    """Ridge regression on histograms of oriented gradients (Dalal and Triggs, 2005) and of hues, and on mean colors.
+
+    Of histograms of hues, the square roots are used, so that a large area does not outweigh all others.
 
     Args:
         colors: channels of the pictures, 1 (gray) or 3.
@@ -54,6 +56,7 @@ class HOGRidge(FittedBackbone):
         self.cells, self.size = cells, outputs
         features = (DIRECTIONS + colors + (HUES if colors == 3 else 0)) * cells**2
         self.ridge = Ridge(features=features, outputs=outputs, penalty=penalty)
+        self.of_roots = nn.Buffer(torch.tensor(True))  # so that a model of an older version, without roots, is refused
 
     def _fit(self, split: Any) -> None:
         inputs = split.inputs
@@ -69,7 +72,7 @@ class HOGRidge(FittedBackbone):
         if pictures.shape[1] == 1:
             return gradients
         hues = self._averaged(_hues(pictures.float() / 255))
-        return torch.cat([gradients, hues.sqrt()], 1)  # of the roots, a large area does not outweigh all others
+        return torch.cat([gradients, hues.sqrt()], 1)
 
     def _averaged(self, maps: Tensor) -> Tensor:
         """Return the mean of each cell of maps, (n, features)."""

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from rankgrad.checks import check_positive
 from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights
 from rankgrad.models.backbones._word_numbers import CountingBackbone, check_words, sides
-from rankgrad.plain_text import PAIR
 
 __all__ = ["WordCounts"]
 
@@ -55,13 +54,11 @@ class WordCounts(FittedBackbone, CountingBackbone):
         super().__init__(words, pieces=pieces, tf_idf=tf_idf)
         check_positive("penalty", penalty)
         self.penalty, self.size = penalty, outputs
-        self.pair = self.vocabulary.number_of(PAIR) if PAIR in words else None
         self.weights = nn.Parameter(torch.zeros(len(self.vocabulary), outputs))
         self.biases = nn.Parameter(torch.zeros(outputs))
 
     def _fit(self, split: Any) -> None:
-        if self.tf_idf:
-            self.fit_rarity(split.inputs.items)
+        self.fit_rarity(split.inputs.items)
         weights, biases = linear_weights(self._matrix(split.inputs.items), split, self.penalty)
         with torch.no_grad():
             self.weights.copy_(weights.mT)
