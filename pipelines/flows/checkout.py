@@ -126,9 +126,9 @@ def _link(project: Path, folder: Path) -> None:
 
 
 def _copy_predictions(project: Path, folder: Path, params: Mapping[str, Any]) -> None:
-    """Copy the predictions of rivals by other programs, since later deliveries do not change the test rows.
+    """Copy the predictions of rivals by other programs, which stay valid because later deliveries are for training.
 
-    With folds they do.
+    With folds, later deliveries would also change the rows that are predicted, so nothing is copied.
     """
     for comparison in (params.get("comparisons") or {}).values():
         dataset = params["datasets"].get(params["runs"].get(comparison["baseline"], {}).get("dataset"), {})

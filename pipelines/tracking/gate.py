@@ -302,7 +302,7 @@ def _feature(name: str, items: Mapping[str, torch.Tensor], fills: Mapping[str, f
         return items[name]
     column = title_of(name)
     by_title = {title_of(other): values for other, values in items.items()}
-    # No row has this name, letter, or empty cell; a word may be too rare now, or in every row.
+    # No row has this name, letter, or empty cell. A word without a feature now is rare, or in every row: it gets 0.
     if "=" in column or name in map(empty_name, fills):
         return torch.zeros_like(next(iter(items.values())))
     if column not in by_title:

@@ -202,7 +202,7 @@ def title_of(name: str) -> str:
 
 def is_feature_name(column: str) -> bool:
     """Return whether a column's name has the form of a feature of one value, so that the two would be confused."""
-    return "=" in column or "[word" in column or any(form.fullmatch(column) for form in (LETTER, FILLED))
+    return "=" in column or column.endswith("[word") or any(form.fullmatch(column) for form in (LETTER, FILLED))
 
 
 def is_empty(cell: Any) -> bool:

@@ -50,7 +50,7 @@ MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[ T]00:00(:00(\.0+)?)?", re.ASCII)
 # Thai, Lao, Burmese, Khmer, Japanese, Chinese: each character is a word.
 SPACELESS = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 # Vowels and accents, which `\w` lacks: of Latin, Hebrew, Arabic, and the scripts of India.
-SIGNS = r"\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
+SIGNS = r"\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
 JOINERS = INVISIBLE | dict.fromkeys(map(ord, "\u200c\u200d\u200e\u200f\ufe0e\ufe0f"))  # parts of words and of emoji
 APOSTROPHES = r"'\u2019"  # they separate words, as an underscore does
 WORDS = re.compile(rf"[{SPACELESS}]|(?:[^\W_{SPACELESS}]|[{SIGNS}])+|{PAIR}")
@@ -192,8 +192,8 @@ def tokens_of(text: str) -> list[str]:
 
 
 def _visible(text: str) -> str:
-    lower = plain_text(text.lower())  # a separate accent would split a word
-    return lower if lower.isascii() else lower.translate(JOINERS)
+    lower = text.lower()
+    return plain_text(lower if lower.isascii() else lower.translate(JOINERS))  # a separate accent would split a word
 
 
 def is_word(token: str) -> bool:

@@ -83,26 +83,32 @@ class Vocabulary:
             tokens = tokens_of(caption)
             if not tokens:
                 raise ValueError(f"caption {row} is {caption!r}, expected at least one word")
-            rows.append(torch.tensor([*self._numbers_of(tokens)]))
+            numbers = self._numbers_of_text(tokens)
+            if PAIR in tokens:
+                place = tokens.index(PAIR)
+                first, second = tokens[:place], tokens[place + 1 :]
+                numbers = [*self._numbers_of_text(first), self.number_of(PAIR), *self._numbers_of_text(second)]
+            rows.append(torch.tensor(numbers))
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
-    def _numbers_of(self, tokens: Sequence[str]) -> Iterator[int]:
-        """Yield the numbers of tokens; those of marks that are not in training only if there is nothing else."""
+    def _numbers_of_text(self, tokens: Sequence[str]) -> list[int]:
+        """Return the numbers of the words and the known marks of a text, or 1 if it has only unknown marks."""
+        numbers, before = [], None
         for place, token in enumerate(tokens):
-            before, after = tokens[place - 1] if place else PAIR, tokens[place + 1] if place + 1 < len(tokens) else PAIR
-            is_alone = before == after == PAIR  # it is the only token of its text
-            if token in self._numbers or is_word(token) or is_alone:
-                yield self.number_of(token)
-            if self.pieces and token != PAIR and place < MOST_WORDS:
-                yield from self._buckets(token, before)
+            if token in self._numbers or is_word(token):
+                numbers.append(self.number_of(token))
+            if self.pieces and place < MOST_WORDS:
+                numbers += self._buckets(token[:MOST_LETTERS], before)
+            before = token[:MOST_LETTERS]
+        return numbers or [1] * bool(tokens)
 
-    def _buckets(self, token: str, before: str) -> Iterator[int]:
+    def _buckets(self, token: str, before: str | None) -> Iterator[int]:
         """Yield the numbers of the pieces of a word, and of its pair with the word before it."""
         if is_word(token):
-            for bucket in _pieces(token[:MOST_LETTERS]):
-                yield len(self.words) + BUCKETS + bucket
-        if before != PAIR:
-            yield len(self.words) + _bucket(f"{before[:MOST_LETTERS]} {token[:MOST_LETTERS]}")
+            for bucket in _pieces(token):
+                yield self.first_piece + bucket
+        if before is not None:
+            yield len(self.words) + _bucket(f"{before} {token}")
 
 
 @lru_cache(maxsize=2**16)

@@ -259,7 +259,10 @@ class TestText:
     def test_unknown_words_are_one_number_and_empty_captions_are_refused(self):
         vocabulary = Vocabulary.of(["the three", "the seven"], least=1)
         assert vocabulary.encode(["the eight three", "seven"]).tolist() == [[3, 1, 4], [2, 0, 0]]
-        assert vocabulary.encode(["the", ".."]).tolist() == [[3], [1]]  # only a mark, which is unknown
+        for marks in ("..", "!! :)", "\U0001f621\U0001f621"):  # all are unknown
+            assert vocabulary.encode(["the", marks]).tolist() == [[3], [1]]
+        pairs = Vocabulary.of(["a \x1e b"])
+        assert pairs.encode(["a \x1e ?! :)"]).tolist() == [[3, 2, 1]]
         with pytest.raises(ValueError, match=r"caption 1 is ' _'"):
             vocabulary.encode(["the", " _"])
         with pytest.raises(ValueError, match="<padding> and <unknown> first"):

@@ -266,14 +266,14 @@ def as_ranks(sheet: Sheet, cells: pd.DataFrame) -> np.ndarray:
 
 
 def has_word(caption: str) -> bool:
-    """Return whether a caption has a word or a punctuation mark."""
-    return bool(tokens_of(caption))
+    """Return whether a caption has a letter or a digit."""
+    return any(map(str.isalnum, caption))
 
 
 def words_in(cell: Any) -> str:
     """Return the text in a cell, see `text_in`; raise ValueError if it has neither a word nor a mark."""
     text = text_in(cell)
-    if not has_word(text):
+    if not tokens_of(text):
         raise ValueError(f"{text[:60]!r}, expected at least one word; correct or remove the row")
     return text
 

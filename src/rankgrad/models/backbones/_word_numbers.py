@@ -39,7 +39,7 @@ class CountingBackbone(WordBackbone):
     Args:
         words, pieces: see `WordBackbone`.
         tf_idf: whether a word that occurs n times counts (1 + log n) times its rarity, which `fit_rarity` sets, and
-            the words of each text have length 1, and so have its pieces of words; otherwise it counts n.
+            the words and pairs of each text have length 1, and so have its pieces; otherwise it counts n.
         is_kept: whether the model's file has the rarity.
 
     Attributes:
@@ -64,6 +64,7 @@ class CountingBackbone(WordBackbone):
         """
         if not self.tf_idf:
             return
+        self.rarity.fill_(1.0)
         having = torch.zeros(len(self.rarity))
         for tokens in self.chunks(texts):
             words, values = self.counted(tokens)
