@@ -127,11 +127,7 @@ def guess(
     options |= missing
     Table(**options).check_head(path.parent)
 
-    read = f"input: {', '.join(f'{role} from {listed(names)}' for role, names in inputs.items())}"
-    if "words" in inputs:
-        texts = [column.typed for column in input_columns if column.name in inputs["words"]]
-        read += f" (frequent words); to learn from this text alone, with all its words: --text {texts[0]}"
-    lines = [read, truth.line]
+    lines = [_line_on_input(inputs, input_columns), truth.line]
     if columns.writing != PLAIN and writing is None:
         lines.append(f"numbers: written like {_example_of(columns.writing)}; to change: --decimal, --thousands")
     if truth.task == "score_ranking" and truth.column is not None and not within:
@@ -272,6 +268,15 @@ def _example_of(writing: Writing) -> str:
 
 
 # Lines for the user.
+
+
+def _line_on_input(inputs: dict[str, Any], columns: Sequence[Column]) -> str:
+    """Return the line on the columns of the input, by role."""
+    line = f"input: {', '.join(f'{role} from {listed(names)}' for role, names in inputs.items())}"
+    if "words" not in inputs:
+        return line
+    text = next(column for column in columns if column.name in inputs["words"])
+    return f"{line} (frequent words); to learn from this text alone, with all its words: --text {text.typed}"
 
 
 def _missing(columns: Columns, options: dict[str, Any], inputs: Sequence[Column]) -> tuple[dict[str, Any], list[str]]:
