@@ -107,11 +107,10 @@ def blocks_of(
     fitted, rivals = {}, {}
     if TAKES.get(task) == input_type.name and form != "preferences":  # an answer need not repeat its prompt's words
         rivals[f"{key}-bm25"] = {"name": "bm25", "task": task, "dataset": key, "metric": metric}
-    else:
-        for name, model in _fitted_models(task, input_type.name).items():
-            # The thresholds of ordered labels are trained; fitted weights are not.
-            judged_alike = {part: by_loss[standard][part] for part in ("loss", "training")}
-            fitted[f"{key}-{name}"] = common | model | judged_alike | {"seeds": 1}
+    for name, model in _fitted_models(task, "passages" if rivals else input_type.name).items():
+        # The thresholds of ordered labels are trained; fitted weights are not.
+        judged_alike = {part: by_loss[standard][part] for part in ("loss", "training")}
+        fitted[f"{key}-{name}"] = common | model | judged_alike | {"seeds": 1}
     if fitted or rivals:
         comparison["rivals"] = [*fitted, *rivals]
     return {
@@ -165,10 +164,10 @@ def _are_pairs(table: Table, folder: Path) -> bool:
     return bool((in_query.size() == 2).all() and (in_query.min() == 0).all() and (in_query.max() == 1).all())
 
 
-def _fitted_models(task: str, input_type: str) -> dict[str, Any]:
-    """Return the models of `starting_rivals.yaml` that a task and an input type can have."""
+def _fitted_models(task: str, kind: str) -> dict[str, Any]:
+    """Return the models of `starting_rivals.yaml` for an input type, or for passages, that a task can have."""
     models = {}
-    for name, model in YAML(typ="safe").load(STARTING_RIVALS).get(input_type, {}).items():
+    for name, model in YAML(typ="safe").load(STARTING_RIVALS).get(kind, {}).items():
         if task in lookup.find("models.backbones", model["model"]["backbone"]["name"]).tasks:
             models[name] = model
     return models

@@ -128,14 +128,20 @@ def _link(project: Path, folder: Path) -> None:
 def _copy_predictions(project: Path, folder: Path, params: Mapping[str, Any]) -> None:
     """Copy the predictions of rivals by other programs, which stay valid because later deliveries are for training.
 
-    With folds, later deliveries would also change the rows that are predicted, so nothing is copied.
+    Raises:
+        ValueError: there are folds, so that later deliveries also change the rows to predict.
     """
-    for comparison in (params.get("comparisons") or {}).values():
+    for key, comparison in (params.get("comparisons") or {}).items():
         dataset = params["datasets"].get(params["runs"].get(comparison["baseline"], {}).get("dataset"), {})
         for name in comparison.get("rivals") or ():
             path = Path("predictions", f"{name}.parquet")
             is_ours = name in params["runs"] or name in (params.get("rivals") or {})
-            if not is_ours and not dataset.get("folds") and (project / path).is_file():
+            if not is_ours and dataset.get("folds"):
+                raise ValueError(
+                    f"comparisons.{key}.rivals: {name} is of another program, and with folds its predictions do not "
+                    "fit later rows: remove it from the comparison and commit params.yaml, then retrain"
+                )
+            if not is_ours and (project / path).is_file():
                 (folder / path).parent.mkdir(exist_ok=True)
                 shutil.copyfile(project / path, folder / path)
 

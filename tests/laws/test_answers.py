@@ -210,6 +210,28 @@ def test_a_request_reads_no_file_and_is_refused_by_its_column(name, about, row, 
         [*asked([row], recipe, [kind, "id"])]
 
 
+JUDGED = {"kind": "text_pair", "columns": ["query", "passage"], "id": "sku", "query": "query"}
+QUERY = {"text_pair": [["red", "a"], ["red", "b"]]}
+LISTED = [
+    ({"query": "red", "passage": ["a", "b"]}, QUERY),
+    ({"query": ["red", "red"], "passage": ["a", "b"], "sku": ["x", 7]}, QUERY | {"id": ["x", 7]}),
+    ({"query": "red", "passage": ["a", "b"], "sku": "x"}, QUERY | {"id": "x"}),
+    ({"query": "red", "passage": ["a", "b"], "sku": ["x"]}, "lists of different lengths: passage 2, sku 1"),
+    ({"query": "red", "passage": "a"}, "a single document, expected a whole query.*lists of query, passage"),
+    ({"query": "red", "passage": ["a", None]}, "passage is empty"),
+]
+
+
+@pytest.mark.parametrize(("row", "expected"), LISTED)
+def test_the_documents_of_a_query_are_lists_in_the_columns_of_the_training(row, expected):
+    rows = asked([row], {"task": "query_ranking", "input": JUDGED}, ["text_pair", "id"])
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=f"^row 1: {expected}"):
+            list(rows)
+    else:
+        assert [*rows] == [expected]
+
+
 @pytest.mark.parametrize("task", ["score_ranking", "query_ranking"])
 def test_each_answer_to_an_unknown_name_has_a_warning(task):
     row: Any = {"price": 1, "brand": "lada", "age": 2}

@@ -2,10 +2,12 @@
 
 import cmath
 import math
+from collections import Counter
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -50,7 +52,7 @@ def split_of(kind: str, items, truth, sizes=None) -> Split:
 
 
 def fitted(name: str, split: Split, **options):
-    words = Vocabulary.of(split.inputs.items).words if name == "word_counts" else None
+    words = Vocabulary.of(split.inputs.items).words if name.startswith("word") else None
     runtime = {"features": 3, "words": words, "outputs": 1}
     backbone = made("models.backbones", {"name": name, "args": options}, **runtime)
     backbone.fit(split)
@@ -66,10 +68,12 @@ def test_bm25_is_judged_as_a_network_is(task, kind, tmp_path):
     assert np.isfinite(judge.statistic(table).of_all()[0])
 
 
-@pytest.mark.parametrize("task", FittedBackbone.tasks)
-@pytest.mark.parametrize("name", ["boosted_trees", "hog_ridge", "ridge", "word_counts"])
+FITTED = [*product(("boosted_trees", "hog_ridge", "ridge", "word_counts"), FittedBackbone.tasks)]
+
+
+@pytest.mark.parametrize(("name", "task"), [*FITTED, ("word_pair_ridge", "query_ranking")])
 def test_a_fitted_model_is_trained_validated_and_loaded_as_a_network_is(name, task, tmp_path):
-    kind = {"word_counts": "text", "hog_ridge": "image"}.get(name, "features")
+    kind = {"word_counts": "text", "word_pair_ridge": "text_pair", "hog_ridge": "image"}.get(name, "features")
     written(task, kind, tmp_path)
     judge = task_of(task, TRAINING.get(task, TWO))
     train_split, val = (judge.load(tmp_path, split, threads=1) for split in ("train", "val"))
@@ -239,3 +243,55 @@ def test_the_strongest_rival_is_chosen_and_a_network_is_compared_with_it(metric,
     first, *of_seeds = against_rival(comparison, statistics, "ours", "good", Resampling(resamples=20))
     assert first == Row("ours", minus(metric, "good"), -0.25, -0.25, -0.25)
     assert [row.seed for row in of_seeds] == [1, 2]
+
+
+def numbers_by_hand(texts: list[str]) -> list[dict[str, float]]:
+    """Return what `word_pair_ridge` reads in pairs of texts that it is fitted to, by name."""
+    pairs = [tuple(side.split() for side in text.split(PAIR)) for text in texts]
+    rarities = []
+    for side in (0, 1):
+        different = {" ".join(pair[side]) for pair in pairs}
+        having = Counter(word for text in different for word in set(text.split()))
+        rarities.append({word: math.log((1 + len(different)) / (1 + count)) for word, count in having.items()})
+    of_first, of_second = rarities
+    mean_length = np.mean([len(second) for _, second in pairs])
+    rows = []
+    for first, second in pairs:
+        equal, rarest = set(first) & set(second), math.log(1 + len({" ".join(second) for _, second in pairs}))
+        normal = 1.2 * (0.25 + 0.75 * len(second) / mean_length)
+        bm25 = sum(of_second[word] * second.count(word) * 2.2 / (second.count(word) + normal) for word in equal)
+        total = sum(of_second.get(word, rarest) for word in set(first))
+        share = sum(of_second[word] for word in equal) / total
+        values = {f"{a} {b}": (of_first[a] * of_second[b]) ** 2 for a in set(first) for b in set(second)}
+        length = math.sqrt(sum(value**2 for value in values.values())) or 1.0
+        row = {"bm25": bm25, "share": share, "length": math.log(len(second))}
+        rows.append(row | {name: value / length for name, value in values.items()})
+    return rows
+
+
+def test_pairs_of_words_are_those_of_a_ridge_regression_by_hand():
+    draws = np.random.default_rng(0)
+    texts = []
+    for _ in range(80):
+        query, passage = (draws.choice([*"abcdefgh"], size) for size in (3, draws.integers(3, 9)))
+        texts.append(f"{' '.join(query)}{PAIR}{' '.join(passage)}")
+    truth = torch.tensor(draws.integers(0, 4, 80), dtype=torch.float32)
+    numbers = pd.DataFrame(numbers_by_hand(texts)).fillna(0.0)
+    matches = numbers[["bm25", "share", "length"]]
+    numbers[matches.columns] = 3 * (matches - matches.mean()) / matches.std(ddof=0)
+    expected = Ridge(0.01 * 80).fit(numbers, truth).predict(numbers)
+    model = fitted("word_pair_ridge", split_of("text_pair", texts, truth, torch.full((20,), 4)), penalty=0.01)
+    scores = model(model.tokenize(texts)).squeeze(1).detach().numpy()
+    np.testing.assert_allclose(scores, expected, atol=2e-3)
+
+
+def test_a_passage_of_related_words_is_ranked_above_one_of_unknown_words_at_any_length():
+    texts, relevance = [], []
+    for query in range(12):
+        for reply in range(12):
+            texts.append(f"please ask{query}{PAIR}reply{reply} is on this page")
+            relevance.append(float(query == reply))
+    model = fitted("word_pair_ridge", split_of("text_pair", texts, torch.tensor(relevance), torch.full((12,), 12)))
+    passages = [f"now reply{reply} was here" for reply in range(12)] + ["zebra", "zebra " * 500]
+    scores = model(model.tokenize([f"please ask3{PAIR}{passage}" for passage in passages]))
+    assert scores.argmax() == 3

@@ -15,12 +15,14 @@ __all__ = ["Column", "Id", "check_answer", "checked_row", "named", "of_row", "or
 
 
 class Id:
-    """The id that is returned with an answer: text or a whole number."""
+    """The id that is returned with an answer, text or a whole number; or a list with the id of each document."""
 
     cell: ClassVar[Any] = Any
 
     @staticmethod
-    def checked(cell: Any, place: str) -> str | int:
+    def checked(cell: Any, place: str) -> Any:
+        if isinstance(cell, list):
+            return [Id.checked(item, f"{place}, number {number}") for number, item in enumerate(cell, 1)]
         if isinstance(cell, bool) or not isinstance(cell, str | Integral):
             raise ValueError(f"{place} is {in_json(cell)}, expected text or a whole number")
         try:

@@ -131,7 +131,8 @@ def _default_names(sheet: Sheet) -> np.ndarray:
 
 def group_in(table: TableOptions, cell: Any) -> str:
     """Return the group in a cell, see `key_in`; a query in another case, or with other spaces, is the same one."""
-    is_query = table.passages_repeat and table.group == table.captions
+    query = table.text_pair[0] if table.text_pair else table.captions
+    is_query = (table.passages_repeat or table.text_pair) and table.group == query
     return key_in(spelled_alike(cell) if is_query and isinstance(cell, str) else cell)
 
 

@@ -411,7 +411,9 @@ class _Columns:
         entered = self.entered(cells)
         if self.task != "query_ranking":
             return {entered.name: cells.of(entered)}
-        return {entered.name: self._pair(self.rejected, cells) if self.rejected else self._listed(cells)}
+        if self.rejected:
+            return {entered.name: self._pair(self.rejected, cells)}
+        return {entered.name: self._listed(cells) if len(entered.columns) == 1 else self._zipped(entered, cells)}
 
     def _pair(self, column: str, cells: _Cells) -> list[Any]:
         """Return two documents: the preferred one, and the same with the rejected column in place of its last."""
@@ -424,12 +426,12 @@ class _Columns:
     def _listed(self, cells: _Cells) -> list[Any]:
         """Return the documents in the list that a cell holds."""
         entered = self.inputs[0]
-        column, *more_columns = entered.columns
+        column = entered.columns[0]
         documents = cells.row[column]
         is_list = isinstance(documents, list)
         if is_list and entered.type.vectors:
             is_list = bool(documents) and isinstance(documents[0], list | Mapping)
-        if more_columns or not is_list:
+        if not is_list:
             rejected = self.about.get("rejected")
             if rejected is not None and entered.columns == self.about.get("columns"):
                 raise ValueError(
@@ -440,6 +442,25 @@ class _Columns:
                 f"{column} holds no list of documents, expected one{'' if self.folder is None else advice}"
             )
         return [self.cells({column: document}).of(entered) for document in documents]
+
+    def _zipped(self, entered: _Input, cells: _Cells) -> list[Any]:
+        """Return the documents whose columns are lists, one place per document; other cells are those of the query."""
+        columns = [*entered.columns, self.id] if self.id else entered.columns
+        lists = {column: cells.row[column] for column in columns if isinstance(cells.row[column], list)}
+        if not lists.keys() & {*entered.columns}:
+            raise ValueError(
+                f"a single document, expected a whole query in each row: lists of {listed(entered.columns)}, with one "
+                f"place for each document, or {entered.name}, the list of its documents"
+            )
+        counts = {len(cell) for cell in lists.values()}
+        if len(counts) > 1:
+            lengths = ", ".join(f"{column} {len(cell)}" for column, cell in lists.items())
+            raise ValueError(f"lists of different lengths: {lengths}; expected a value of each for every document")
+        documents = []
+        for place in range(*counts):
+            of_document = {column: cell[place] for column, cell in lists.items()}
+            documents.append(self.cells({**cells.row, **of_document}).of(entered))
+        return documents
 
     def id_of(self, cells: _Cells, usual: Any) -> Any:
         """Return the id of a row, or the default if it is null or NaN."""
@@ -683,23 +704,17 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
     for name in unused:
         if name not in known:
             raise ValueError(f"{place}: unknown column {name!r:.80}; {takes}{did_you_mean(name, known)}")
-    is_pair = columns.rejected is not None
-    is_document = columns.task == "query_ranking" and not is_pair and len(columns.of_input) > 1
+    is_document = columns.task == "query_ranking" and columns.rejected is None and len(columns.of_input) > 1
     if not columns.inputs or (is_document and about.get("rejected")):
         missing = next((name for name in own if name not in columns.names), columns.type.name)
         raise ValueError(f"{place}: no column {missing}; {takes}")
     of_document = [columns.query, "docid" if "lowest" in about and columns.task == "query_ranking" else None]
     for name in filter(None, of_document):
-        if name in columns.names:
+        if name in columns.names and name not in columns.of_input:
             raise ValueError(
                 f"{place}: {name} is not for requests, expected a whole query in each row: {columns.type.name}, the "
                 "list of its documents, and optionally id, which the answer returns"
             )
-    if is_document:
-        raise ValueError(
-            f"{place}: a single document, expected a whole query in each row: {columns.type.name}, the list of its "
-            "documents"
-        )
     for name in unused:
         raise ValueError(f"{place}: both {name} and {columns.of_input[0]}, expected only one of them; {takes}")
     return columns

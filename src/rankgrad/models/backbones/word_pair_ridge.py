@@ -1,0 +1,174 @@
+"""Ridge regression on equal words and on pairs of words of two texts, fitted when the network is built."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rankgrad.checks import check_positive
+from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights
+from rankgrad.models.backbones._word_numbers import WordBackbone, sides
+from rankgrad.plain_text import PAIR
+
+__all__ = ["WordPairRidge"]
+
+AT_ONCE = 256  # pairs of texts to read together
+BUCKETS = 2**18  # weights that all pairs of words share
+RAREST = (16, 64)  # words of the first text and of the second text that form pairs
+SATURATION, BY_LENGTH = 1.2, 0.75  # k1 and b of BM25
+MATCHES = 3  # BM25, the share of the first text's words in the second, and the second text's length
+SCALE = 3.0  # of these, so that the penalty hardly affects their weights
+
+
+class Words(NamedTuple):
+    """The different words of texts in ascending order (n, longest), and their counts; 0 where a word repeats."""
+
+    numbers: Tensor
+    counts: Tensor
+
+
+class WordPairRidge(FittedBackbone, WordBackbone):
+    r"""Ridge regression for reranking on the equal words of query and passage, and on pairs of a word of each.
+
+    The score of query q and passage p is
+
+    $$w^\top m(q, p) + \sum_{a \in q} \sum_{b \in p} v_{ab} W_{ab}, \qquad v_{ab} \propto (r_a r'_b)^2,$$
+
+    where m are three numbers: BM25, the share of the query's words that the passage has (weighted by rarity), and the
+    logarithm of the passage's length, which stays within that of training. $W$ learns which words belong together, such
+    as `bill` and `invoice`; v has length 1 over the 16 rarest words of the query and the 64 rarest of the passage, and
+    $r = \log\frac{1 + N}{1 + n}$ for a word in n of N training queries, or $r'$ passages. Words not in training count
+    only as words that the other text lacks.
+
+    Args:
+        words: the vocabulary, with `rankgrad.plain_text.PAIR`.
+        outputs: K, the number of scores.
+        penalty: the factor of the squared weights in the mean loss.
+
+    Shapes:
+        word numbers (n, longest), padded with 0, `PAIR` between the texts, to scores (n, K).
+
+    Raises:
+        ValueError: the penalty is not above 0, or one of the two texts has no words.
+
+    >>> from rankgrad.datasets.files.splits import Split
+    >>> from rankgrad.inputs.text import of_strings
+    >>> from rankgrad.vocabulary import Vocabulary
+    >>> passages = ["pay an invoice", "a parcel is late", "print a photo"]
+    >>> pairs = [f"{query}{PAIR}{passage}" for query in ("bill", "package") for passage in passages]
+    >>> model = WordPairRidge(words=Vocabulary.of(pairs).words, outputs=1)
+    >>> model.fit(Split(of_strings(pairs), torch.tensor([1.0, 0, 0, 0, 1, 0]), sizes=torch.tensor([3, 3])))
+    >>> model(model.tokenize([f"a bill{PAIR}the invoice", f"a bill{PAIR}the parcel"])).argmax().item()
+    0
+    """
+
+    input, tasks = "text_pair", ("query_ranking",)
+
+    def __init__(self, *, words: Sequence[str], outputs: int, penalty: float = 1e-4):
+        super().__init__(words)
+        check_positive("penalty", penalty)
+        self.penalty, self.size = penalty, outputs
+        self.pair = self.vocabulary.number_of(PAIR)
+        self.rarity = nn.Buffer(torch.zeros(2, len(words)))  # of each word in first texts, and in second texts
+        self.mean_length = nn.Buffer(torch.ones(()))
+        self.lengths = nn.Buffer(torch.tensor([1.0, 1.0]))  # the least and the largest
+        self.center, self.spread = nn.Buffer(torch.zeros(MATCHES)), nn.Buffer(torch.ones(MATCHES))
+        self.weights = nn.Parameter(torch.zeros(MATCHES + BUCKETS, outputs))
+        self.biases = nn.Parameter(torch.zeros(outputs))
+
+    def _fit(self, split: Any) -> None:
+        texts = split.inputs.items
+        self._fit_rarity(texts)
+        lengths = torch.cat([sides(tokens, self.pair)[1].sum(1) for tokens in self._chunks(texts)]).double()
+        self.mean_length.copy_(lengths.mean())
+        self.lengths.copy_(torch.stack([lengths.min(), lengths.max()]))
+        matches = torch.cat([self._matches(*self._words(tokens)) for tokens in self._chunks(texts)])
+        self.center.copy_(matches.mean(0))
+        self.spread.copy_(matches.std(0, correction=0).clamp(min=1e-6))
+        weights, biases = linear_weights(self._matrix(texts), split, self.penalty)
+        with torch.no_grad():
+            self.weights.copy_(weights.mT)
+            self.biases.copy_(biases)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        matches, buckets, values = self._read(tokens)
+        of_matches, of_pairs = self.weights.split([MATCHES, BUCKETS])
+        # In the precision of the weights, as `rankgrad.layers.ScoreLayer` does.
+        with torch.autocast(tokens.device.type, enabled=False):
+            from_pairs = torch.einsum("np,npk->nk", values.to(of_pairs.dtype), of_pairs[buckets])
+            return matches.to(of_matches.dtype) @ of_matches + from_pairs + self.biases
+
+    def _chunks(self, texts: Sequence[str]) -> Iterator[Tensor]:
+        for first in range(0, len(texts), AT_ONCE):
+            yield self.tokenize(texts[first : first + AT_ONCE])
+
+    def _fit_rarity(self, texts: Sequence[str]) -> None:
+        for side in (0, 1):
+            of_side = list(dict.fromkeys(text.split(PAIR)[side] for text in texts))
+            having = torch.zeros(self.rarity.shape[1])
+            for tokens in self._chunks(of_side):
+                words = _different(tokens)
+                having += torch.bincount(words.numbers[words.counts > 0], minlength=len(having))
+            self.rarity[side] = torch.log((1 + len(of_side)) / (1 + having))
+
+    def _words(self, tokens: Tensor) -> tuple[Words, Words]:
+        """Return the words of the first and of the second texts."""
+        is_first, is_second = sides(tokens, self.pair)
+        if bool((wrong := ~(is_first.any(1) & is_second.any(1))).any()):
+            raise ValueError(
+                f"text {int(wrong.nonzero()[0])} is not a pair, expected two texts with at least one word each"
+            )
+        return _different(tokens.masked_fill(~is_first, 0)), _different(tokens.masked_fill(~is_second, 0))
+
+    def _read(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return scaled numbers on equal words (n, MATCHES), and the buckets and values of pairs (n, pairs)."""
+        first, second = self._words(tokens)
+        matches = SCALE * (self._matches(first, second) - self.center) / self.spread
+        return matches, *self._pairs(first, second)
+
+    def _matches(self, first: Words, second: Words) -> Tensor:
+        place = torch.searchsorted(second.numbers, first.numbers).clamp(max=second.numbers.shape[1] - 1)
+        is_equal = (second.numbers.gather(1, place) == first.numbers) & (first.numbers > 1)  # 1 is any unknown word
+        count = second.counts.gather(1, place) * is_equal
+        rarity = self.rarity[1][first.numbers] * (first.counts > 0)
+        length = second.counts.sum(1, keepdim=True)
+        relative_length = 1 - BY_LENGTH + BY_LENGTH * length / self.mean_length
+        bm25 = (rarity * count * (1 + SATURATION) / (count + SATURATION * relative_length)).sum(1)
+        share = (rarity * is_equal).sum(1) / rarity.sum(1).clamp(min=1e-6)
+        usual_length = length.squeeze(1).clamp(*self.lengths)
+        return torch.stack([bm25, share, usual_length.log()], 1)
+
+    def _pairs(self, first: Words, second: Words) -> tuple[Tensor, Tensor]:
+        chosen = []
+        for side, words in enumerate((first, second)):
+            weights = self.rarity[side][words.numbers].square() * ((words.counts > 0) & (words.numbers > 1))
+            values, places = weights.topk(min(RAREST[side], weights.shape[1]), 1)
+            chosen.append((words.numbers.gather(1, places), values))
+        (first_words, first_values), (second_words, second_values) = chosen
+        buckets = (first_words.unsqueeze(2) * 1_000_003 + second_words.unsqueeze(1) * 7_919) % BUCKETS
+        values = first_values.unsqueeze(2) * second_values.unsqueeze(1)
+        return buckets.flatten(1), nn.functional.normalize(values.flatten(1))
+
+    def _matrix(self, texts: Sequence[str]) -> Any:
+        """Return what the weights are multiplied with, a sparse matrix (n, MATCHES + BUCKETS)."""
+        from scipy.sparse import csr_matrix, hstack, vstack
+
+        parts = []
+        for tokens in self._chunks(texts):
+            matches, buckets, values = self._read(tokens)
+            rows = torch.arange(len(tokens)).unsqueeze(1).expand_as(buckets)
+            counts = values > 0
+            cells = (values[counts].double().numpy(), (rows[counts].numpy(), buckets[counts].numpy()))
+            of_pairs = csr_matrix(cells, shape=(len(tokens), BUCKETS))
+            parts.append(hstack([csr_matrix(matches.double().numpy()), of_pairs], format="csr"))
+        return vstack(parts, format="csr")
+
+
+def _different(tokens: Tensor) -> Words:
+    """Return the different words of texts, given as word numbers (n, longest), where 0 is no word."""
+    words = tokens.sort(1).values.contiguous()
+    first = torch.searchsorted(words, words)
+    counts = torch.searchsorted(words, words, right=True) - first
+    is_counted = (words != 0) & (first == torch.arange(words.shape[1], device=words.device))
+    return Words(words, (counts * is_counted).float())
