@@ -166,10 +166,8 @@ def words_by_column(names: tuple[str, ...]) -> dict[str, frozenset[str]]:
     >>> words_by_column(("km", "title[word=lamp]"))
     {'title': frozenset({'lamp'})}
     """
-    words: dict[str, list[str]] = {}
-    for match in filter(None, map(WORD.fullmatch, names)):
-        words.setdefault(match[1], []).append(match[2])
-    return {column: frozenset(of_column) for column, of_column in words.items()}
+    of_cells = _asked(names).items()
+    return {column: frozenset(map(str, words)) for (column, part), words in of_cells if part == "word"}
 
 
 def words_names(column: str, texts: Iterable[str]) -> list[str]:

@@ -83,11 +83,12 @@ class Vocabulary:
             tokens = tokens_of(caption)
             if not tokens:
                 raise ValueError(f"caption {row} is {caption!r}, expected at least one word")
-            numbers = self._numbers_of_text(tokens)
             if PAIR in tokens:
                 place = tokens.index(PAIR)
                 first, second = tokens[:place], tokens[place + 1 :]
                 numbers = [*self._numbers_of_text(first), self.number_of(PAIR), *self._numbers_of_text(second)]
+            else:
+                numbers = self._numbers_of_text(tokens)
             rows.append(torch.tensor(numbers))
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
