@@ -32,21 +32,34 @@ Value = float | Counted | None
 # What several formulas share.
 
 
-def ranks(values: Sequence[float]) -> list[float]:
+def scores(rows: Rows) -> list[float]:
+    return [row.score for row in rows]
+
+
+def truths(rows: Rows) -> list[float]:
+    return [row.truth for row in rows]
+
+
+def places(values: list[float]) -> list[range]:
+    """Return the places that each value takes together with those that equal it."""
     result = []
     for value in values:
-        larger = sum(other > value for other in values)
-        equal = sum(other == value for other in values)
-        result.append(larger + (equal + 1) / 2)
+        above = sum(other > value for other in values)
+        result.append(range(above + 1, above + values.count(value) + 1))
     return result
 
 
+def shared(values: list[float], worth: Callable[[int], float]) -> list[float]:
+    """Return the mean of what the places are worth that equal values take together."""
+    return [sum(map(worth, taken)) / len(taken) for taken in places(values)]
+
+
 def score_ranks(rows: Rows) -> list[float]:
-    return ranks([row.score for row in rows])
+    return shared(scores(rows), float)
 
 
 def truth_ranks(rows: Rows) -> list[float]:
-    return ranks([row.truth for row in rows])
+    return shared(truths(rows), float)
 
 
 def weights(rows: Rows) -> list[float]:
@@ -77,9 +90,38 @@ def pairs(rows: Rows) -> list[tuple[Row, Row]]:
     return [(a, b) for a, b in permutations(rows, 2) if a.truth > b.truth]
 
 
-def mean_over_pairs(rows: Rows, cost: Callable[[Row, Row], float]) -> Value:
-    costs = [cost(upper, lower) for upper, lower in pairs(rows)]
-    return mean(costs, [upper.weight * lower.weight for upper, lower in pairs(rows)])
+def mean_over_pairs(
+    rows: Rows, cost: Callable[[Row, Row], float], factor: Callable[[Row, Row], float] = lambda upper, lower: 1.0
+) -> Value:
+    costs, weights = [], []
+    for upper, lower in pairs(rows):
+        costs.append(cost(upper, lower))
+        weights.append(upper.weight * lower.weight * factor(upper, lower))
+    return mean(costs, weights)
+
+
+def behind(upper: Row, lower: Row) -> float:
+    return softplus(lower.score - upper.score)
+
+
+def sign(value: float) -> int:
+    return (value > 0) - (value < 0)
+
+
+def soft_sign(value: float) -> float:
+    return math.copysign(math.expm1(-abs(value)), value)
+
+
+def agreements(rows: Rows, top_heavy: bool, compared: Callable[[float], float] = sign) -> tuple[float, ...]:
+    """Return the weights of pairs: concordant less discordant, both, different scores, different truths."""
+    rows = relative(rows)
+    sums, ranks, true_ranks = [0.0] * 4, score_ranks(rows), truth_ranks(rows)
+    for i, j in permutations(range(len(rows)), 2):
+        weight = rows[i].weight * rows[j].weight * (1 / true_ranks[i] + 1 / true_ranks[j] if top_heavy else 1)
+        ours, true = compared(ranks[j] - ranks[i]), sign(true_ranks[j] - true_ranks[i])
+        for at, term in enumerate((ours * true, abs(ours * true), ours**2, true**2)):
+            sums[at] += weight * term
+    return tuple(sums)
 
 
 def sigmoid(value: float) -> float:
@@ -138,24 +180,19 @@ def ndcg_loss(rows: Rows, k=None, gain="exponential", temperature=0.5) -> Value:
 
 
 def ranknet(rows: Rows) -> Value:
-    return mean_over_pairs(rows, lambda upper, lower: softplus(lower.score - upper.score)) if pairs(rows) else None
+    return mean_over_pairs(rows, behind)
 
 
 def pairwise_logistic(rows: Rows, adjacent=1.0) -> Value:
-    total, cost = 0.0, 0.0
-    for upper, lower in pairs(rows):
-        is_adjacent = lower.truth > 0 and upper.truth - lower.truth == 1
-        weight = upper.weight * lower.weight * (adjacent if is_adjacent else 1.0)
-        cost += weight * softplus(lower.score - upper.score)
-        total += weight
-    if not any(weights(rows)):
-        return None
-    return cost / total if total else 0.0
+    def factor(upper: Row, lower: Row) -> float:
+        return adjacent if lower.truth > 0 and upper.truth - lower.truth == 1 else 1.0
+
+    return (mean_over_pairs(rows, behind, factor) or 0.0) if any(weights(rows)) else None
 
 
 def listnet(rows: Rows) -> Value:
     shares = [row.weight * math.exp(row.truth) for row in rows]
-    return -mean(log_softmax([row.score for row in rows]), shares) if sum(shares) else None
+    return -mean(log_softmax(scores(rows)), shares) if sum(shares) else None
 
 
 def drawn(rows: Rows, row: Row) -> float:
@@ -167,12 +204,7 @@ def list_mle(rows: Rows, top_heavy=False) -> Value:
     if not ordered(rows):
         return None
     rows, count = relative(rows), len(rows)
-    early = []
-    for row in rows:
-        above = sum(other.truth > row.truth for other in rows)
-        tied = sum(other.truth == row.truth for other in rows)
-        ranks_ = range(above + 1, above + tied + 1)
-        early.append(sum(2.0 ** (count - rank) - 1 for rank in ranks_) / tied)
+    early = shared(truths(rows), lambda rank: 2.0 ** (count - rank) - 1)
     factors = [value * count / sum(early) for value in early] if top_heavy else [1.0] * count
     return sum(factor * row.weight * drawn(rows, row) for factor, row in zip(factors, rows, strict=True))
 
@@ -197,7 +229,7 @@ def lsep(rows: Rows) -> Value:
 def multilabel_cross_entropy(rows: Rows) -> Value:
     if not any(weights(rows)):
         return None
-    return -(mean(log_softmax([row.score for row in rows]), worths(rows)) or 0.0)
+    return -(mean(log_softmax(scores(rows)), worths(rows)) or 0.0)
 
 
 def lambdarank(rows: Rows, k=None, truncation=None, gain="exponential", weighting="lambdarank") -> Value:
@@ -217,7 +249,7 @@ def lambdarank(rows: Rows, k=None, truncation=None, gain="exponential", weightin
         swapped = abs(discounts[a] - discounts[b])
         bound = 1 / math.log2(1 + apart) - 1 / math.log2(2 + apart)
         delta = {"lambdarank": swapped, "ndcg_loss2": bound, "ndcg_loss2++": swapped + 10 * bound}[weighting]
-        total += delta * abs(gains[a] - gains[b]) / best * softplus(rows[b].score - rows[a].score) / math.log(2)
+        total += delta * abs(gains[a] - gains[b]) / best * behind(rows[a], rows[b]) / math.log(2)
     return total
 
 
@@ -242,18 +274,7 @@ def gaussian_mlr(rows: Rows, log_variances=None) -> Value:
 def kendall_loss(rows: Rows, temperature=0.5, top_heavy=False) -> Value:
     if not ordered(rows):
         return None
-    rows = relative(rows)
-    soft_ranks, true_ranks = score_ranks(rows), truth_ranks(rows)
-    agreement = of_soft = of_true = 0.0
-    for a, b in permutations(range(len(rows)), 2):
-        apart = (soft_ranks[b] - soft_ranks[a]) / temperature
-        soft = math.copysign(-math.expm1(-abs(apart)), apart)
-        true = (rows[a].truth > rows[b].truth) - (rows[a].truth < rows[b].truth)
-        weight = rows[a].weight * rows[b].weight
-        weight *= 1 / true_ranks[a] + 1 / true_ranks[b] if top_heavy else 1
-        agreement += weight * soft * true
-        of_soft += weight * soft**2
-        of_true += weight * true**2
+    agreement, _, of_soft, of_true = agreements(rows, top_heavy, lambda apart: soft_sign(apart / temperature))
     return 1 - agreement / math.sqrt(max(of_soft, of_true / 1000) * of_true)
 
 
@@ -300,8 +321,7 @@ def expected_reciprocal_rank_loss(rows: Rows, k=None, max_grade=4.0, temperature
     for i, rank in enumerate(soft_ranks):
         unsatisfied = 1.0
         for j, other in enumerate(soft_ranks):
-            apart = (rank - other) / temperature
-            is_before = (1 + math.copysign(math.expm1(-abs(apart)), apart)) / 2
+            is_before = (1 + soft_sign((rank - other) / temperature)) / 2
             unsatisfied *= (1 - satisfied[j]) ** (is_before * (i != j))
         reached += satisfied[i] / rank * unsatisfied * before(k, rank, temperature)
     return 1 - reached
@@ -313,10 +333,8 @@ def softsort_cross_entropy(rows: Rows, temperature=0.5) -> Value:
     soft_ranks, cost = score_ranks(rows), 0.0
     for position, place_rank in enumerate(sorted(soft_ranks), 1):
         logits = [-abs(place_rank - rank) / temperature for rank in soft_ranks]
-        for share, row in zip(map(math.exp, log_softmax(logits)), rows, strict=True):
-            above = sum(other.truth > row.truth for other in rows)
-            tied = sum(other.truth == row.truth for other in rows)
-            true = (above < position <= above + tied) / tied
+        for share, row, taken in zip(map(math.exp, log_softmax(logits)), rows, places(truths(rows)), strict=True):
+            true = (position in taken) / len(taken)
             cost -= row.weight * (true * math.log(share + 1e-20) + (1 - true) * math.log(1 - share + 1e-20))
     return cost / len(rows) / sum(weights(rows))
 
@@ -408,7 +426,7 @@ def triplets(rows: Rows, values: list[float], margin: float, hardest: bool) -> V
 
 
 def hard_negative_triplet(rows: Rows, margin=0.2, hardest=True) -> Value:
-    return triplets(rows, [row.score for row in rows], margin, hardest)
+    return triplets(rows, scores(rows), margin, hardest)
 
 
 def sodeep_recall(rows: Rows, margin=1.0, hardest=True) -> Value:
@@ -458,19 +476,6 @@ def comparable(rows: Rows) -> bool:
     return ordered(rows) and len({row.score for row in rows if row.weight > 0}) > 1
 
 
-def agreements(rows: Rows, top_heavy: bool) -> tuple[float, float, float, float]:
-    """Return the weights of pairs: concordant less discordant, both, different scores, different truths."""
-    rows = relative(rows)
-    sums, true_ranks = [0.0] * 4, truth_ranks(rows)
-    for i, j in permutations(range(len(rows)), 2):
-        a, b = rows[i], rows[j]
-        weight = a.weight * b.weight * (1 / true_ranks[i] + 1 / true_ranks[j] if top_heavy else 1)
-        sign = ((a.score > b.score) - (a.score < b.score)) * ((a.truth > b.truth) - (a.truth < b.truth))
-        for at, term in enumerate((sign, abs(sign), a.score != b.score, a.truth != b.truth)):
-            sums[at] += weight * term
-    return tuple(sums)
-
-
 def tau(rows: Rows, top_heavy=False) -> Value:
     if not comparable(rows):
         return None
@@ -486,38 +491,22 @@ def gamma(rows: Rows) -> Value:
 
 
 def pair_accuracy(rows: Rows) -> Value:
-    right = total = 0.0
-    for first, second in permutations(rows, 2):
-        if first.truth > second.truth:
-            weight = first.weight * second.weight
-            total += weight
-            right += weight * (1.0 if first.score > second.score else 0.5 if first.score == second.score else 0.0)
-    return right / total if total else None
-
-
-def shared(rows: Rows, worth: Callable[[int], float]) -> list[float]:
-    """Return the mean of what the places are worth that equal scores take together."""
-    result = []
-    for row in rows:
-        above = sum(other.score > row.score for other in rows)
-        tied = sum(other.score == row.score for other in rows)
-        result.append(sum(map(worth, range(above + 1, above + tied + 1))) / tied)
-    return result
+    return mean_over_pairs(rows, lambda upper, lower: (1 + sign(upper.score - lower.score)) / 2)
 
 
 def ndcg(rows: Rows, k=None, gain="exponential") -> Value:
     gains = [gain_of(row, gain) for row in rows]
-    discounts = shared(rows, lambda rank: (rank <= (k or math.inf)) / math.log2(1 + rank))
+    discounts = shared(scores(rows), lambda rank: (rank <= (k or math.inf)) / math.log2(1 + rank))
     return dot(gains, discounts) / ideal(gains, k) if any(gains) else None
 
 
 def recall_at_k(rows: Rows, k=1) -> Value:
-    return mean(shared(rows, lambda rank: float(rank <= k)), worths(rows))
+    return mean(shared(scores(rows), lambda rank: float(rank <= k)), worths(rows))
 
 
 def precision_at_k(rows: Rows, k=5, adaptive_k=False) -> float:
     places = min(k, len(rows)) if adaptive_k else k
-    return dot(shared(rows, lambda rank: float(rank <= k)), worths(rows)) / places
+    return dot(shared(scores(rows), lambda rank: float(rank <= k)), worths(rows)) / places
 
 
 def average_precision(rows: Rows) -> Value:
