@@ -44,9 +44,9 @@ def loaded(name: str) -> Any:
 
 
 @st.composite
-def requests(draw, names=ALL, *, most: int = 5) -> Asked:
+def requests(draw, names=ALL) -> Asked:
     """Draw a request of a few rows to one of the networks: some have ids, and features are by name in some."""
-    name, count = draw(st.sampled_from(names)), draw(st.integers(1, most))
+    name, count = draw(st.sampled_from(names)), draw(st.integers(1, 5))
     if name in SORTERS:
         rows = st.lists(SMALL, min_size=3, max_size=3)
         return Asked(name, draw(st.lists(rows, min_size=count, max_size=count)))

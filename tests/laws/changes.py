@@ -46,9 +46,9 @@ def changed(draw, tree: Any, *, most: int = 2) -> Any:
 
 
 @st.composite
-def damaged(draw, contents: bytes, *, most: int = 3) -> bytes:
+def damaged(draw, contents: bytes) -> bytes:
     """Draw bytes of which some are changed, cut off, repeated or put elsewhere."""
-    for _ in range(draw(st.integers(1, most))):
+    for _ in range(draw(st.integers(1, 3))):
         begin, end = sorted(draw(st.tuples(*[st.integers(0, len(contents))] * 2)))
         match draw(st.sampled_from(["changed", "cut", "removed", "repeated", "odd"])):
             case "changed":

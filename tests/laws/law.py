@@ -4,9 +4,7 @@ import os
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 
 COUNT = os.environ.get("RANKGRAD_LAW_EXAMPLES")  # of `make fuzz`
@@ -28,16 +26,3 @@ def refused_at(place: str) -> Generator[None]:
     except (ValueError, TypeError, FileNotFoundError) as error:
         if not re.search(place, str(error)):
             raise AssertionError(f"a message without {place}: {error}") from error
-
-
-def same(answer: Any, other: Any) -> bool:
-    """Whether two answers are the same, numbers up to rounding."""
-    if isinstance(answer, dict):
-        return (
-            isinstance(other, dict)
-            and answer.keys() == other.keys()
-            and all(same(answer[key], other[key]) for key in answer)
-        )
-    if isinstance(answer, list):
-        return isinstance(other, list) and len(answer) == len(other) and all(map(same, answer, other))
-    return answer == pytest.approx(other, rel=1e-4, abs=1e-5) if isinstance(answer, float) else answer == other

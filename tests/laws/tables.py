@@ -45,7 +45,7 @@ class Drawn:
         options: of `Table`, but for the file and its format.
         splits, names, groups: of each row.
         truths: of each row.
-        inputs: of each row, what it is given, from which `expected` makes vectors where they are of names.
+        inputs: columns of features, each with how a cell becomes numbers, by those of training rows.
         weights: of each row, or None.
     """
 
@@ -55,7 +55,7 @@ class Drawn:
     names: list[str] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     truths: list[Any] = field(default_factory=list)
-    inputs: list[Any] = field(default_factory=list)
+    inputs: list[tuple[Callable[[Any, list[Any]], list[float]], list[Any]]] = field(default_factory=list)
     weights: list[float] | None = None
 
     @property
@@ -82,28 +82,41 @@ class Drawn:
         return result | ({"weight": self.weights[row]} if self.weights else {})
 
     def vector(self, row: int) -> Any:
-        """Return the input of a row: names become features of 0 and 1, one for each that training rows have."""
-        cells = self.inputs[row]
-        if not isinstance(cells, dict):
-            return cells
-        train = [training_row for training_row, split in zip(self.inputs, self.splits, strict=True) if split == "train"]
+        """Return the input of a row: a text, or the numbers of all its columns."""
+        if "text" in self.options:
+            return self.columns[self.options["text"]][row]
         vector = []
-        for column, value in cells.items():
-            if isinstance(value, list):  # a number, or None for an empty one
-                vector += _filled(value[0], [row[column][0] for row in train])
-                continue
-            if isinstance(value, frozenset):  # words
-                counts = Counter(word for training_row in train for word in training_row[column])
-                vector += [float(word in value) for word in sorted(counts) if 3 <= counts[word] < len(train)]
-                continue
-            if not isinstance(value, tuple):  # a number
-                vector.append(value)
-                continue
-            for index, value_ in enumerate(value):
-                names = sorted({training_row[column][index] for training_row in train}, key=lambda name: name or "")
-                if len(names) > 1:
-                    vector += [float(value_ == name) for name in names if name is not None]
+        for numbers_of, cells in self.inputs:
+            learned = [cell for cell, split in zip(cells, self.splits, strict=True) if split == "train"]
+            vector += numbers_of(cells[row], learned)
         return vector
+
+
+def _number(number: float, learned: list[float]) -> list[float]:
+    return [number]
+
+
+def _vector(numbers: list[float], learned: list[list[float]]) -> list[float]:
+    return numbers
+
+
+def _names(name: str | None, learned: list[str | None]) -> list[float]:
+    """Return 0 or 1 for each name that training rows have, if they have several."""
+    names = sorted({*learned}, key=lambda other: other or "")
+    return [float(name == other) for other in names if other is not None] if len(names) > 1 else []
+
+
+def _letters(code: str, learned: list[str]) -> list[float]:
+    numbers = []
+    for place, letter in enumerate(code):
+        numbers += _names(letter, [other[place] for other in learned])
+    return numbers
+
+
+def _title(title: str, learned: list[str]) -> list[float]:
+    """Return 0 or 1 for each word of several training rows that not all of them have."""
+    counts = Counter(word for other in learned for word in {*other.split()})
+    return [float(word in title.split()) for word in sorted(counts) if 3 <= counts[word] < len(learned)]
 
 
 def _filled(number: float | None, learned: list[float | None]) -> list[float]:
@@ -116,23 +129,19 @@ def _filled(number: float | None, learned: list[float | None]) -> list[float]:
 
 
 @st.composite
-def tables(draw, inputs=INPUTS, truths=TRUTHS, *, most: int = 14) -> Drawn:
+def tables(draw, truths=TRUTHS) -> Drawn:
     """Draw a table with a split a row, an input, a truth, and perhaps ids, groups and weights."""
-    table, truth, count = Drawn(), draw(st.sampled_from(truths)), draw(st.integers(9, most))
+    table, truth, count = Drawn(), draw(st.sampled_from(truths)), draw(st.integers(9, 14))
 
     def each(strategy: st.SearchStrategy) -> list[Any]:
         return draw(st.lists(strategy, min_size=count, max_size=count))
 
     # Training rows first, which have every label and several names, and as many as there are classes.
-    queries = ["t0", "t0", *draw(st.permutations(["v0", "v0", "e0", "e0", "g0", "g0", *["t1"] * (count - 8)]))]
-    splits = ["train"] * 4 + list(draw(st.permutations(["val", "test", "gate", *each(st.sampled_from(SPLITS))[7:]])))
-    if truth == "relevance":
-        splits = [{"t": "train", "v": "val", "e": "test", "g": "gate"}[query[0]] for query in queries]
-        queries += ["t1"] if queries.count("t1") == 1 else []
-        count = len(queries)
-        splits = (splits + ["train"])[:count]
-    table.splits = splits
-    table.groups = queries if truth == "relevance" else [f"{split} {draw(st.integers(0, 2))}" for split in splits]
+    splits = ["train"] * 4 + draw(st.permutations(["val", "test", "gate", *each(st.sampled_from(SPLITS))[7:]]))
+    groups = [f"{split} {draw(st.integers(0, 2))}" for split in splits]
+    if truth == "relevance":  # each query has several documents
+        splits, groups, count = 2 * splits, 2 * groups, 2 * count
+    table.splits, table.groups = splits, groups
     table.columns["part"] = [draw(st.sampled_from(SPLIT_NAMES[split])) for split in splits]
     table.options["split"] = "part"
     table.names = [str(row + 1) for row in range(count)]
@@ -142,7 +151,7 @@ def tables(draw, inputs=INPUTS, truths=TRUTHS, *, most: int = 14) -> Drawn:
         table.options["id"] = "who"
         table.names = [" ".join(str(one).split()) for one in table.columns["who"]]  # any white space is a space
     _draw_truth(draw, each, table, truth)
-    _draw_input(draw, each, table, draw(st.sampled_from(inputs)))
+    _draw_input(draw, each, table, draw(st.sampled_from(INPUTS)))
     if truth == "relevance" or draw(st.booleans()):
         table.columns["shop"], table.options["group"] = table.groups, "shop"
     if truth != "relevance" and draw(st.booleans()):
@@ -201,64 +210,57 @@ def _give_training_a_target_of_its_own(table: Drawn, clicks: list[Any]) -> None:
 def _draw_input(draw: Callable, each: Callable, table: Drawn, kind: str) -> None:
     if kind == "text":
         words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3)
-        table.inputs = table.columns["words"] = each(words.map(" ".join))
+        table.columns["words"] = each(words.map(" ".join))
         table.options["text"] = "words"
-        return
     if kind == "vectors":
-        table.inputs = table.columns["vector"] = each(st.lists(NUMBERS, min_size=2, max_size=2))
+        table.columns["vector"] = each(st.lists(NUMBERS, min_size=2, max_size=2))
         table.options["features"] = "vector"
-        return
-    table.inputs = [{} for _ in table.splits]
+        table.inputs = [(_vector, table.columns["vector"])]
     if kind == "filled":
-        table.columns["age"] = each(NUMBERS | st.none())
-        table.columns["size"] = [7.5, *each(NUMBERS | st.none())[1:]]
-        for row, size in enumerate(table.columns["size"]):
-            if size is None and table.columns["age"][row] is None:
-                table.columns["age"][row] = 1.0  # a row without any input would be left out
+        ages = table.columns["age"] = each(NUMBERS | st.none())
+        sizes = table.columns["size"] = [7.5, *each(NUMBERS | st.none())[1:]]
+        for row, size in enumerate(sizes):
+            if size is None and ages[row] is None:
+                ages[row] = 1.0  # a row without any input would be left out
         table.options |= {"features": ["size", "age"], "missing": "impute"}
-        _give(table, ["size", "age"], lambda cell: [cell])
+        table.inputs = [(_filled, sizes), (_filled, ages)]
     if kind == "dates":
         _draw_dates(draw, each, table)
     if kind in ("numbers", "mixed"):
-        for name in ("km", "price"):
-            table.columns[name] = each(NUMBERS)
         table.options["features"] = draw(st.permutations(["km", "price"]))
-        _give(table, table.options["features"], lambda cell: cell)
+        for name in table.options["features"]:
+            table.columns[name] = each(NUMBERS)
+            table.inputs.append((_number, table.columns[name]))
     if kind in ("categories", "mixed"):
         table.columns["brand"] = ["red", "blue", *each(st.sampled_from(BRANDS) | st.none())[2:]]
         table.options["categories"] = "brand"
-        _give(table, ["brand"], lambda cell: (cell,))
+        table.inputs.append((_names, table.columns["brand"]))
     if kind in ("letters", "mixed"):
         table.columns["code"] = ["ACG", "CCG", *each(st.text("ACG", min_size=3, max_size=3))[2:]]
         table.options["letters"] = ["code"]
-        _give(table, ["code"], tuple)
+        table.inputs.append((_letters, table.columns["code"]))
     if kind == "mixed":
         titles = st.lists(st.sampled_from(TITLES), max_size=4).map(" ".join)
         table.columns["title"] = ["a", "a", "a", "", *each(titles)[4:]]
         table.options["words"] = ["title"]
-        _give(table, ["title"], lambda cell: frozenset(cell.split()))
+        table.inputs.append((_title, table.columns["title"]))
 
 
 def _draw_dates(draw: Callable, each: Callable, table: Drawn) -> None:
     """Give each row a number and a date, which may be empty: text, or, by year first, in the format's own type."""
     is_filled, order = draw(st.booleans()), draw(st.sampled_from(["YMD", *DATES]))
-    cells = moments = each(MOMENTS | st.none() if is_filled else MOMENTS)
+    moments = each(MOMENTS | st.none() if is_filled else MOMENTS)
     moments[0] = datetime(2026, 1, 31)  # a column without any date is no feature
-    if order in DATES:
-        cells = [moment and moment.strftime(DATES[order]) for moment in moments]
     days = [moment and (moment - datetime(1970, 1, 1)) / timedelta(days=1) for moment in moments]
-    table.columns |= {"km": each(NUMBERS), "day": days}
+    table.columns["day"] = moments
+    if order in DATES:
+        table.columns["day"] = [moment and moment.strftime(DATES[order]) for moment in moments]
+    table.columns["km"] = each(NUMBERS)
     table.options |= {"features": ["day", "km"], "dates": {"day": order}}
     if is_filled:
         table.options["missing"] = "impute"
-    _give(table, ["day", "km"], lambda cell: [cell] if is_filled else cell)
-    table.columns["day"] = cells
-
-
-def _give(table: Drawn, columns: list[str], of_cell: Callable[[Any], Any]) -> None:
-    for name in columns:
-        for row, cell in zip(table.inputs, table.columns[name], strict=True):
-            row[name] = of_cell(cell)
+    numbers_of = _filled if is_filled else _number
+    table.inputs = [(numbers_of, days), (numbers_of, table.columns["km"])]
 
 
 @dataclass
@@ -283,12 +285,11 @@ class Form:
 @st.composite
 def forms(draw) -> Form:
     """Draw a form."""
-    kind = draw(st.sampled_from(["csv", "semicolon", "pipe", "tsv", "jsonl", "parquet"]))
-    encodings = ["utf-8", "utf-8-sig", "utf-16", "cp1252"]
-    suffix, decimal = "csv" if kind in ("semicolon", "pipe") else kind, draw(st.sampled_from([".", ","]))
+    kinds = [("csv", ","), ("csv", ";"), ("csv", "|"), ("tsv", "\t"), ("jsonl", ""), ("parquet", "")]
+    (suffix, separator), decimal = draw(st.sampled_from(kinds)), draw(st.sampled_from([".", ","]))
     thousands = draw(st.sampled_from(["", {".": ",", ",": "."}[decimal], " ", "'"]))
     return Form(
-        suffix, {"semicolon": ";", "pipe": "|", "tsv": "\t"}.get(kind, ","), draw(st.sampled_from(encodings)), decimal,
+        suffix, separator, draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"])), decimal,
         draw(st.sampled_from(["\n", "\r\n"])), draw(st.booleans()), thousands, draw(st.integers(0, 2)),
     )  # fmt: skip
 

@@ -33,9 +33,9 @@ class Batch:
     weights: Tensor
     mask: Tensor
     is_matrix: bool
-    dtype: torch.dtype = torch.int64
-    factor: float = 1.0
-    dim: int = -1
+    dtype: torch.dtype
+    factor: float
+    dim: int
 
     def groups(self) -> list[Rows]:
         """Return the rows of each group that the mask leaves."""

@@ -106,19 +106,6 @@ def test_the_permutation_is_doubly_stochastic_and_the_difference_of_two_shares(k
     assert torch.allclose(matrix[0, 1, :, 0], second_place)
 
 
-def test_many_short_vectors_have_the_gradients_of_each_alone(generator):
-    """They are summed in another way."""
-    scores, mask = normal(generator, 50, 30), torch.rand(50, 30, generator=generator) < 0.8
-    mask[:, 0] = True
-
-    def gradient(rows):
-        leaf = scores[rows].requires_grad_()
-        soft_sort(leaf, mask=mask[rows]).square().sum().backward()
-        return leaf.grad
-
-    assert torch.allclose(gradient(slice(None)), torch.cat([gradient(slice(row, row + 1)) for row in range(50)]))
-
-
 @pytest.mark.parametrize("name", ["sort", "quantiles", "topk"])
 @both_kernels
 def test_hard_values_are_the_limit_of_soft_ones_and_have_their_gradient(name, kernel, generator):
@@ -155,27 +142,31 @@ def test_has_its_derivatives_and_runs_under_vmap(name, kernel, generator):
     assert torch.allclose(mapped, torch.stack([soft(row) for row in scores]))
 
 
+@pytest.mark.parametrize(("rows", "length"), [(2, 7), (50, 30)])  # many vectors are summed in another way
 @every
 @both_kernels
-def test_leaves_out_masked_scores(name, kernel, generator):
+def test_each_vector_has_the_values_and_gradients_of_its_scores_that_the_mask_leaves(
+    name, kernel, rows, length, generator
+):
     operator = partial(OPERATORS[name], sorter=kernel())
-    scores = normal(generator, 2, 7)
-    mask = torch.tensor([[1, 1, 0, 1, 0, 1, 1], [0, 1, 1, 0, 1, 0, 0]]).bool()
+    scores, mask = normal(generator, rows, length), torch.rand(rows, length, generator=generator) < 0.7
+    mask[:, 0] = True
     filled = scores.masked_fill(~mask, torch.nan).requires_grad_()
     result = operator(filled, mask=mask)
+    (slope,) = torch.autograd.grad(result.square().sum(), filled)
     total = 0.0
-    for row in range(2):
-        alone, count = operator(scores[row][mask[row]]), int(mask[row].sum())
+    for row in range(rows):
+        left = scores[row][mask[row]].requires_grad_()
+        alone = operator(left)
         kept = result[:, row] if name == "quantiles" else result[row]
         if name in ("topk", "permutation"):
             kept = kept[..., mask[row]]
         if name in ("sort", "permutation"):
-            kept = kept[:count]
+            kept = kept[: len(left)]
         assert torch.allclose(kept, alone)
+        assert torch.allclose(slope[row][mask[row]], torch.autograd.grad(alone.square().sum(), left)[0])
         total += alone.sum().item()
     assert result.sum().item() == pytest.approx(total)  # the rest is 0
-    (slope,) = torch.autograd.grad(result.square().sum(), filled)
-    assert slope.isfinite().all()
     assert not slope[~mask].any()
 
 
@@ -214,12 +205,6 @@ def test_compiles_whole(name, generator):
     assert torch.isfinite(scores.grad).all()
 
 
-def test_forward_mode_is_named_as_missing(generator):
-    scores = normal(generator, 3)
-    with pytest.raises(NotImplementedError, match="forward mode"):
-        torch.func.jvp(soft_sort, (scores,), (scores,))
-
-
 @both_kernels
 def test_noise_is_drawn_from_the_generator(kernel):
     topk = partial(soft_topk_mask, torch.zeros(2000, 4), 1, sorter=kernel(), hard=True)
@@ -244,21 +229,12 @@ def test_follows_scale_and_shift_and_stays_within_reach(name, kernel, values, sc
         low, high = 0.0, 1.0
     else:
         assert torch.allclose(moved / scale, result + shift, atol=1e-9)
+        apart = 1e-10 * torch.linspace(-1, 1, len(values), dtype=torch.float64)
+        assert torch.allclose(operator(scores + apart), result, atol=1e-7)  # no jump where scores become equal
         reach = kernel().softness * np.std(values) * math.log(2 * len(values))
         low, high = min(values) - reach, max(values) + reach
     assert result.min() >= low - 1e-12
     assert result.max() <= high + 1e-12
-
-
-@pytest.mark.parametrize("name", OF_SCORES)
-@both_kernels
-@settings(max_examples=15)
-@given(vectors, st.sampled_from([1e-9, 1e-12]))
-def test_does_not_jump_where_scores_become_equal(name, kernel, values, apart):
-    scores = vector(values)
-    moved = scores + apart * torch.linspace(-1, 1, len(values), dtype=torch.float64)
-    operator = partial(OPERATORS[name], sorter=kernel())
-    assert torch.allclose(operator(moved), operator(scores), atol=1e3 * apart)
 
 
 @pytest.mark.parametrize("name", OF_PLACES)
@@ -286,20 +262,15 @@ def test_equal_scores_are_their_own_order(name, kernel, value):
 @both_kernels
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @settings(max_examples=15)
-@given(vectors, scales)
-def test_hard_values_are_exact_to_the_last_digit(kernel, dtype, values, scale):
+@given(vectors, scales, st.sampled_from([0.0, 0.1, 1 / 3, 0.9, 1.0]))
+def test_hard_values_are_exact_to_the_last_digit(kernel, dtype, values, scale, q):
     scores = torch.tensor([*values, 0.0], dtype=dtype) * scale  # next to 0, the soft value is far from it
     ordered = scores.sort(descending=True).values
     hard = {"sorter": kernel(), "hard": True}
     assert soft_sort(scores, **hard).equal(ordered)
     assert sorted(soft_topk_mask(scores, 1, **hard).tolist()) == [0.0] * len(values) + [1.0]
-    assert soft_quantile(scores, 1.0, **hard).equal(ordered[0])
-
-
-@pytest.mark.parametrize("q", [0.0, 0.1, 1 / 3, 0.9, 1.0])
-def test_hard_quantiles_have_all_digits_of_numpys(q, generator):
-    for scores in (vector([0.0, 1e9]), normal(generator, 9)):
-        assert soft_quantile(scores, q, hard=True).item() == pytest.approx(np.quantile(scores.numpy(), q), rel=1e-15)
+    quantile = np.quantile(scores.double().numpy(), q)
+    assert soft_quantile(scores, q, **hard).item() == pytest.approx(quantile, rel=4 * torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
