@@ -53,28 +53,15 @@ def test_weights_of_whole_pairs_are_refused_and_count_as_group_weights(name):
 # Long lists.
 
 
-def formula(name: str, scores: torch.Tensor, truth: torch.Tensor) -> float:
-    rows = [Row(score, true, 1.0) for score, true in zip(scores.tolist(), truth.tolist(), strict=True)]
-    return next(formula(rows) for loss, formula, _ in LOSSES if loss == name)
-
-
-@pytest.mark.parametrize("name", ["rlsep", "lsep", "plackett_luce", "list_mle"])
-def test_all_pairs_of_many_labels_take_memory_in_proportion_to_the_labels(name, generator):
-    scores = torch.randn(200_000, generator=generator, requires_grad=True)  # all pairs would take 160 GB
-    label_ranks = torch.randint(0, 4, (200_000,), generator=generator)
-    loss = getattr(losses, name)
-    assert gradient(loss(scores, label_ranks), scores).isfinite().all()
-    few, ranks = scores[:150].detach().double(), label_ranks[:150]
-    assert loss(few, ranks).item() == pytest.approx(formula(name, few, ranks), rel=1e-12)
-
-
 @pytest.mark.parametrize("levels", [3, 530])
 @pytest.mark.parametrize("name", ["kendall", "expected_reciprocal_rank"])
 def test_long_lists_are_their_formula_and_have_its_gradient(name, levels, generator):
     scores = torch.randn(530, generator=generator, dtype=torch.float64).requires_grad_()
     target = torch.randint(levels, (530,), generator=generator) * 4 / levels
     loss = getattr(losses, name)
-    assert loss(scores, target, sorter=EXACT).item() == pytest.approx(formula(name, scores, target), rel=1e-6)
+    rows = [Row(score, true, 1.0) for score, true in zip(scores.tolist(), target.tolist(), strict=True)]
+    expected = next(formula(rows) for loss_name, formula, _ in LOSSES if loss_name == name)
+    assert loss(scores, target, sorter=EXACT).item() == pytest.approx(expected, rel=1e-6)
 
     def soft(scores, mask=None):
         return 1 + (scores.shape[-1] - 1) * (-scores).sigmoid()
@@ -86,9 +73,9 @@ def test_long_lists_are_their_formula_and_have_its_gradient(name, levels, genera
         assert torch.autograd.gradcheck(value, scores, fast_mode=True, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["kendall", "expected_reciprocal_rank"])
-def test_long_lists_of_float32_have_the_gradient_of_float64(name, generator):
-    scores = torch.randn(20_000, generator=generator)
+@pytest.mark.parametrize("name", ["kendall", "expected_reciprocal_rank", "rlsep", "lsep", "plackett_luce", "list_mle"])
+def test_lists_whose_pairs_fill_no_memory_have_the_gradient_of_float64_in_float32(name, generator):
+    scores = torch.randn(100_000, generator=generator)  # all pairs would take 40 GB
     target = torch.randint(0, 5, scores.shape, generator=generator)
     results = []
     for dtype in (torch.float32, torch.float64):
@@ -104,9 +91,8 @@ def test_long_lists_of_float32_have_the_gradient_of_float64(name, generator):
 def test_more_pairs_than_32_bits_count(generator):
     scores = torch.randn(70_000, generator=generator)
     target = (scores + torch.randn(70_000, generator=generator)).round(decimals=1)
-    value = losses.kendall(scores.requires_grad_(), target, sorter=EXACT, temperature=1e-3)
+    value = losses.kendall(scores, target, sorter=EXACT, temperature=1e-3)
     assert value.item() == pytest.approx(1 - metrics.kendall(scores, target).item(), abs=1e-6)
-    assert gradient(losses.rlsep(scores, target - target.min()), scores).isfinite().all()
 
 
 # Limits.

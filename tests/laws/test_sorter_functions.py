@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rankgrad import losses
-from rankgrad.sorters import LSTM, Handcrafted, Laplace, Sorter
+from rankgrad.sorters import LSTM, Handcrafted, Sorter
 
 
 def sigmoids(scores: torch.Tensor) -> torch.Tensor:
@@ -119,14 +119,3 @@ def test_a_mask_needs_a_function_that_takes_one(loss, truth, options):
     for sorter in (sigmoids, Sigmoids(), Holder(1).rank):
         with pytest.raises(TypeError, match=r"takes no mask.*write f\(scores, mask=None\)"):
             getattr(losses, loss)(scores, truth, sorter=sorter, **options)
-    laplace = Laplace(softness=0.1)
-
-    def with_mask(scores, mask=None):
-        return laplace(scores, mask=mask)
-
-    def with_any_option(scores, **options):
-        return laplace(scores, **options)
-
-    expected = getattr(losses, loss)(scores, truth, sorter=laplace, **options)
-    for sorter in (with_mask, with_any_option):
-        assert getattr(losses, loss)(scores, truth, sorter=sorter, **options).equal(expected)
