@@ -38,6 +38,16 @@ class Asked:
         return lookup.find("tasks", self.model.recipe["task"])()
 
 
+def in_form(form: str, rows: list[Any]) -> dict[str, Any]:
+    """Return rows of the same columns in one of MLflow's forms; scores to be ranked have a single one."""
+    if not isinstance(rows[0], dict):
+        return {"inputs": rows}
+    data = [[*row.values()] for row in rows]
+    columns = dict(zip(rows[0], map(list, zip(*data, strict=True)), strict=True))
+    table = {"columns": [*columns], "data": data}
+    return {form: {"dataframe_split": table, "inputs": columns}.get(form, rows)}
+
+
 @cache
 def loaded(name: str) -> Any:
     return load_model(folder_of(name))

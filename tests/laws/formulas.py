@@ -1,7 +1,8 @@
 """Losses and metrics as plain loops over the rows of one group, which share no code with the package.
 
 A formula returns the value of a group; None where there is nothing to compare; or `Counted`, for a group that counts
-otherwise than once in the mean. Ranks are exact: 1 for the largest, ties averaged.
+otherwise than once in the mean. Those of losses are asked about groups of some weight. Ranks are exact: 1 for the
+largest, ties averaged.
 """
 
 import math
@@ -187,12 +188,12 @@ def pairwise_logistic(rows: Rows, adjacent=1.0) -> Value:
     def factor(upper: Row, lower: Row) -> float:
         return adjacent if lower.truth > 0 and upper.truth - lower.truth == 1 else 1.0
 
-    return (mean_over_pairs(rows, behind, factor) or 0.0) if any(weights(rows)) else None
+    return mean_over_pairs(rows, behind, factor) or 0.0
 
 
 def listnet(rows: Rows) -> Value:
     shares = [row.weight * math.exp(row.truth) for row in rows]
-    return -mean(log_softmax(scores(rows)), shares) if sum(shares) else None
+    return -mean(log_softmax(scores(rows)), shares)
 
 
 def drawn(rows: Rows, row: Row) -> float:
@@ -210,14 +211,10 @@ def list_mle(rows: Rows, top_heavy=False) -> Value:
 
 
 def plackett_luce(rows: Rows) -> Value:
-    if not any(weights(rows)):
-        return None
     return sum(row.weight * drawn(rows, row) for row in relative(rows) if row.truth > 0)
 
 
 def rlsep(rows: Rows) -> Value:
-    if not any(weights(rows)):
-        return None
     terms = [a.weight * b.weight * math.exp(b.score - a.score) for a, b in pairs(relative(rows))]
     return math.log1p(sum(terms))
 
@@ -227,8 +224,6 @@ def lsep(rows: Rows) -> Value:
 
 
 def multilabel_cross_entropy(rows: Rows) -> Value:
-    if not any(weights(rows)):
-        return None
     return -(mean(log_softmax(scores(rows)), worths(rows)) or 0.0)
 
 
@@ -259,8 +254,6 @@ def negative_log_normal(value: float) -> float:
 
 def gaussian_mlr(rows: Rows, log_variances=None) -> Value:
     """With `log_variances`, the logarithm of a label's variance is half its score."""
-    if not any(weights(rows)):
-        return None
     variance = lambda row: 1.0 if log_variances is None else math.exp(row.score / 2)  # noqa: E731
 
     def wrong_order(upper: Row, lower: Row) -> float:
@@ -366,8 +359,7 @@ def pointwise(error: Callable[..., float]) -> Callable[..., Value]:
     """Return the mean error of a group, of an error of a row."""
 
     def formula(rows: Rows, **options) -> Value:
-        total = sum(weights(rows))
-        return Counted(mean([error(row, **options) for row in rows], weights(rows)), total) if total else None
+        return Counted(mean([error(row, **options) for row in rows], weights(rows)), sum(weights(rows)))
 
     return formula
 
@@ -398,8 +390,6 @@ def focal(row: Row, gamma=2.0) -> float:
 
 
 def normalized_mse(rows: Rows, normalize_groups) -> Value:
-    if not any(weights(rows)):
-        return None
     center = mean([row.truth for row in rows], weights(rows))
     deviation = math.sqrt(mean([(row.truth - center) ** 2 for row in rows], weights(rows)))
     if normalize_groups == "ranks":

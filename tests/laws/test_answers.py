@@ -22,6 +22,7 @@ from mlflow.models import validate_schema
 from mlflow.types import Schema
 from starlette.testclient import TestClient
 
+from laws.asked import in_form
 from laws.law import law
 from pipelines.serving import served_model
 from pipelines.serving.server import FORMS, app_of
@@ -55,14 +56,6 @@ def check(answers_: list[dict[str, Any]], expected: list[list[float]]) -> None:
     assert len(answers_) == len(expected)
     for answer, numbers in zip(answers_, expected, strict=True):
         assert numbers_of(answer) == pytest.approx(numbers, rel=1e-5, abs=1e-6)
-
-
-def in_form(form: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return rows of the same columns in one of MLflow's forms."""
-    data = [[*row.values()] for row in rows]
-    columns = dict(zip(rows[0], map(list, zip(*data, strict=True)), strict=True))
-    table = {"columns": [*columns], "data": data}
-    return {form: {"dataframe_split": table, "inputs": columns}.get(form, rows)}
 
 
 def check_doors(

@@ -39,8 +39,8 @@ def test_a_model_answers_as_before_it_was_saved(request, seed):
         assert answers_of(again, request) == before
         assert again.recipe == json.loads(json.dumps(model.recipe))
         save_model(f"{scratch}/twice", again)
-        assert all((Path(scratch) / "twice" / name).read_bytes() == (Path(scratch) / name).read_bytes()
-                   for name in ("model.json", "model.safetensors"))  # fmt: skip
+        for name in ("model.json", "model.safetensors"):
+            assert Path(scratch, "twice", name).read_bytes() == Path(scratch, name).read_bytes()
 
 
 UNKNOWN = {"folder": "models", "name": "network", "task": "<unknown>", "input": {"kind": "text"},
@@ -52,10 +52,9 @@ UNKNOWN = {"folder": "models", "name": "network", "task": "<unknown>", "input": 
 @law(30)
 @given(name=st.sampled_from(ALL), data=st.data())
 def test_a_changed_recipe_is_refused_by_its_folder_or_makes_a_model_that_answers(name, data):
-    request = Asked(name, [])
     with TemporaryDirectory(prefix="model-") as scratch:
         folder = Path(scratch) / "folder"
-        shutil.copytree(folder_of(request.name), folder)
+        shutil.copytree(folder_of(name), folder)
         recipe = json.loads((folder / "model.json").read_text())
         recipe = data if isinstance(data, dict) else data.draw(changed(recipe))
         (folder / "model.json").write_text(json.dumps(recipe))

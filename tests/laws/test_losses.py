@@ -105,7 +105,7 @@ def drawn(data, function, lengths: st.SearchStrategy[int]) -> Batch:
 
 def value_of(formula, rows: Rows, options: dict) -> Counted:
     """Return the value of a group, NaN where there is nothing to compare, and how much the group counts."""
-    value = formula(rows, **options) if rows else None
+    value = formula(rows, **options) if any(row.weight for row in rows) else None
     if value is None:
         return Counted(math.nan, 0.0)
     return value if isinstance(value, Counted) else Counted(value, 1.0)

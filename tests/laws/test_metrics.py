@@ -3,7 +3,6 @@
 What all have in common is in contracts/test_measures.py, and their formulas in laws/test_losses.py.
 """
 
-import math
 from functools import partial
 
 import numpy as np
@@ -70,7 +69,6 @@ def test_rankings_of_many_labels_are_scored_a_few_rows_at_a_time(generator):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: metrics.spearman(torch.arange(2.0), torch.tensor([1.0, math.inf])), r"target\[1\] is inf.*Spearman"),
         (lambda: metrics.first_positive_ranks(SCORES[None], ~NOTHING[None]), r"\(1, 2, 3\).*\(n, m\)"),
         (lambda: metrics.hit_rate(SCORES, ~NOTHING, k=0), "k is 0"),
         (lambda: metrics.label_set_scores(SCORES, SCORES), "selected is torch.float32"),

@@ -131,6 +131,12 @@ def torchvision(network: str, **options) -> nn.Module:
     return made("models.backbones", {"name": "torchvision", "args": {"network": network, **options}})
 
 
+def check_names(backbone: nn.Module, layers: nn.Module, published: dict[str, torch.Tensor]) -> None:
+    ours = {*layers.state_dict()}
+    assert ours <= {*published}
+    assert all(name.startswith(backbone.left_out) for name in {*published} - ours)
+
+
 class TestLibraries:
     @pytest.mark.parametrize(
         ("network", "size", "blocks"),
@@ -144,9 +150,7 @@ class TestLibraries:
         assert features.shape[:2] == (2, size)
         with torch.device("meta"), NumbersOnCpu():
             published = get_model(network, weights=None).state_dict()
-        ours = {name.partition(".")[2] for name in backbone.layers.state_dict(prefix="layers.")}
-        assert ours <= set(published)
-        assert all(name.startswith(backbone.left_out) for name in set(published) - ours)
+        check_names(backbone, backbone.layers, published)
 
     @pytest.mark.slow
     def test_every_classification_network_of_torchvision_can_be_a_backbone(self):
@@ -186,9 +190,7 @@ class TestLibraries:
             backbone = made("models.backbones", {"name": "timm", "args": {"network": network}})
             classifier = timm.create_model(network, num_classes=7)
         assert backbone.maps == maps
-        ours = {name.partition(".")[2] for name in backbone.network.state_dict(prefix="network.")}
-        assert all(name.startswith(backbone.left_out) for name in set(classifier.state_dict()) - ours)
-        assert ours <= set(classifier.state_dict())
+        check_names(backbone, backbone.network, classifier.state_dict())
         assert backbone.mean.flatten().shape == (3,)
 
     def test_a_library_that_is_missing_is_named_with_its_extra(self, monkeypatch):

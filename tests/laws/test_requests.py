@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from laws.asked import ALL, SORTERS, Asked, requests
+from laws.asked import ALL, SORTERS, in_form, requests
 from laws.changes import changed, damaged
 from laws.law import law
 from pipelines.serving.request_log import RequestLog
-from pipelines.serving.server import app_of
+from pipelines.serving.server import FORMS, app_of
 
 from rows import folder_of  # isort: skip
 
@@ -33,12 +33,6 @@ def post(name: str, body: bytes | str) -> Any:
     return served(name).post("/invocations", content=body, headers={"Content-Type": "application/json"})
 
 
-def body_of(request: Asked, form: str) -> dict[str, Any]:
-    if form == "dataframe_split" and request.name not in SORTERS:
-        return {form: {"columns": [*request.sent[0]], "data": [[*row.values()] for row in request.sent]}}
-    return {"inputs" if request.name in SORTERS else "dataframe_records": request.sent}
-
-
 @law(25)
 @given(request=requests(FEATURES), odd=st.sampled_from(["NaN", "Infinity", "-Infinity", "1e999"]), data=st.data())
 def test_a_number_that_is_none_is_refused(request, odd, data):
@@ -49,7 +43,7 @@ def test_a_number_that_is_none_is_refused(request, odd, data):
     empty = {"brand"} | ({"age"} if odd == "NaN" else set())  # which may be empty
     keys = [key for key in (cell if isinstance(cell, dict) else range(len(cell))) if key not in empty]
     cell[data.draw(st.sampled_from(keys))] = "odd number"
-    body = json.dumps({"inputs" if request.name in SORTERS else "dataframe_records": rows})
+    body = json.dumps(in_form("dataframe_records", rows))
     answer = post(request.name, body.replace('"odd number"', odd))
     assert (answer.status_code, bool(answer.json()["message"])) == (400, True)
 
@@ -65,9 +59,9 @@ def test_half_a_character_is_replaced():
 
 
 @law(30)
-@given(request=requests(), form=st.sampled_from(["dataframe_records", "dataframe_split"]), data=st.data())
+@given(request=requests(), form=st.sampled_from(FORMS), data=st.data())
 def test_a_damaged_request_is_answered_by_numbers_or_refused(request, form, data):
-    body = json.dumps(data.draw(changed(body_of(request, form), most=3))).encode()
+    body = json.dumps(data.draw(changed(in_form(form, request.sent), most=3))).encode()
     if data.draw(st.sampled_from([False, False, True])):
         body = data.draw(damaged(body))
     answer = post(request.name, body)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy.stats import laplace
+from scipy.stats import laplace, logistic
 
 from rankgrad.datasets.vectors.score_vectors import draw
 from rankgrad.io.checkpoints import build, save_model
@@ -38,13 +38,9 @@ def summed(values, kernel) -> np.ndarray:
 )
 def test_sums_over_pairs(values):
     scores, deviation = torch.from_numpy(values), values.std()
-
-    def logistic(steepness):
-        return lambda t: 0.5 * (1 + np.tanh(steepness * t / 2))
-
     for sorter, expected in (
-        (Handcrafted(), summed(values, logistic(10))),
-        (Logistic(softness=0.2), summed(values / deviation, logistic(5))),
+        (Handcrafted(), summed(values, logistic(scale=0.1).cdf)),
+        (Logistic(softness=0.2), summed(values / deviation, logistic(scale=0.2).cdf)),
         (Laplace(), summed(values / deviation, laplace(scale=0.2).cdf)),
         (Laplace(softness=0.3, standardize=False), summed(values, laplace(scale=0.3).cdf)),
     ):
