@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rankgrad import losses
-from rankgrad.sorters import LSTM, Handcrafted, Sorter
+from rankgrad.sorters import LSTM, Handcrafted, Laplace, Sorter
 
 
 def sigmoids(scores: torch.Tensor) -> torch.Tensor:
@@ -119,3 +119,5 @@ def test_a_mask_needs_a_function_that_takes_one(loss, truth, options):
     for sorter in (sigmoids, Sigmoids(), Holder(1).rank):
         with pytest.raises(TypeError, match=r"takes no mask.*write f\(scores, mask=None\)"):
             getattr(losses, loss)(scores, truth, sorter=sorter, **options)
+    value = getattr(losses, loss)(scores, truth, sorter=lambda scores, **mask: Laplace()(scores, **mask), **options)
+    assert value.isfinite()
