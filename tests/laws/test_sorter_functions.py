@@ -119,5 +119,5 @@ def test_a_mask_needs_a_function_that_takes_one(loss, truth, options):
     for sorter in (sigmoids, Sigmoids(), Holder(1).rank):
         with pytest.raises(TypeError, match=r"takes no mask.*write f\(scores, mask=None\)"):
             getattr(losses, loss)(scores, truth, sorter=sorter, **options)
-    value = getattr(losses, loss)(scores, truth, sorter=lambda scores, **mask: Laplace()(scores, **mask), **options)
+    value = getattr(losses, loss)(scores, truth, sorter=lambda scores, **any_: Laplace()(scores, **any_), **options)
     assert value.isfinite()
