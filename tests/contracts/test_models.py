@@ -45,19 +45,20 @@ def part(folder: str, name: str, **options) -> dict[str, Any]:
 
 
 def network(backbone: str = CONVNET, head: str = LINEAR, *, of: str = "network", **options) -> nn.Module:
-    """A backbone and a head, with options of either as `backbone.<option>` and `head.<option>`, in a whole network."""
+    """A whole network with a backbone and a head, whose options are `backbone.<option>` and `head.<option>`."""
     runtime = {key: options.pop(key, value) for key, value in RUNTIME.items()}
-    ours: dict[str, dict[str, Any]] = {"backbone": {}, "head": {}}
+    ours: dict[str, dict[str, Any]] = {"backbone": {}, "head": {}, "": {}}
     for name, value in options.items():
-        component, _, option = name.partition(".")
+        component, _, option = name.rpartition(".")
         ours[component][option] = value
     components = {
         "backbone": part("models.backbones", backbone, **ours["backbone"]),
         "head": part("models.heads", head, **ours["head"]),
         "text": part("models.backbones", "words"),
     }
-    taken = parameters(lookup.find("models", of))
-    made = build("models", of, {key: value for key, value in components.items() if key in taken}, seed=0, **runtime)
+    whole = lookup.find("models", of)
+    args = {key: value for key, value in components.items() if key in parameters(whole)}
+    made = build("models", of, small(whole) | args | ours[""], seed=0, **runtime)
     if backbone in FITTED:
         made.backbone.fit(labeled(made.backbone.input, runtime))
     return made.eval()
@@ -98,10 +99,13 @@ MADE += [
 ]
 MADE += [("boosted_trees", "identity")]
 every = pytest.mark.parametrize(("backbone", "head"), MADE)
+OTHERS = [name for name in WHOLE if name != "network" and "backbone" in parameters(lookup.find("models", name))]
+SAVED = [(*pair, "network") for pair in MADE] + [(CONVNET, LINEAR, name) for name in OTHERS]
 
 
 def inputs(network: nn.Module, *, colors: int = 1) -> Tensor:
-    draws, kind = torch.Generator().manual_seed(0), network.backbone.input
+    draws = torch.Generator().manual_seed(0)
+    kind = network.backbone.input if hasattr(network, "backbone") else "features"
     if kind == "image":
         return torch.randint(0, 256, (3, colors, 64, 64), generator=draws, dtype=torch.uint8)
     if kind == "text":
@@ -111,11 +115,13 @@ def inputs(network: nn.Module, *, colors: int = 1) -> Tensor:
     return torch.randn(3, RUNTIME["features"], generator=draws)
 
 
-def outputs_of(network: nn.Module, batch: Tensor) -> list[Tensor]:
+def outputs_of(network: nn.Module, batch: Tensor) -> Tensor:
     """All outputs of a network, for each kind of input that it takes."""
     output = network(batch)
-    texts = [network.encode_text(torch.tensor([[4, 7, 0], [5, 3, 6]]))] if hasattr(network, "encode_text") else []
-    return [*output, *texts] if isinstance(output, tuple) else [output, *texts]
+    outputs = [*output] if isinstance(output, tuple) else [output]
+    if hasattr(network, "encode_text"):
+        outputs.append(network.encode_text(torch.tensor([[4, 7, 0], [5, 3, 6]])))
+    return torch.cat([tensor.flatten() for tensor in outputs])
 
 
 @every
@@ -176,28 +182,31 @@ def test_scores_are_not_rounded_to_ties_in_half_precision(backbone, head):
     assert torch.isfinite(model.bfloat16()(halved)).all()
 
 
-@every
-def test_comes_back_from_disk_as_it_was(backbone, head, tmp_path):
-    model = frozen(backbone, head)
+@pytest.mark.parametrize(("backbone", "head", "of"), SAVED)
+def test_comes_back_from_disk_as_it_was(backbone, head, of, tmp_path):
+    model = frozen(backbone, head, of=of)
+    check_summary(type(model))
     save_model(tmp_path, model)
-    assert load_model(tmp_path)(inputs(model)).equal(model(inputs(model)))
+    assert outputs_of(load_model(tmp_path), inputs(model)).equal(outputs_of(model, inputs(model)))
 
 
-OPTIONS = [("models.backbones", *pair) for pair in options_of("models.backbones", BACKBONES)]
-OPTIONS += [("models.heads", *pair) for pair in options_of("models.heads", HEADS)]
+PARTS = {"models": "of", "models.backbones": "backbone", "models.heads": "head"}
+OPTIONS = []
+for folder in PARTS:
+    OPTIONS += [(folder, *pair) for pair in options_of(folder, lookup.names(folder))]
 
 
 @pytest.mark.parametrize(("folder", "name", "option"), OPTIONS)
 def test_every_option_changes_the_output(folder, name, option):
-    kind = folder.removeprefix("models.").removesuffix("s")
+    kind = PARTS[folder]
 
     def result(options):
-        chosen = {f"{kind}.{key}": value for key, value in options.items()}
+        chosen = options if kind == "of" else {f"{kind}.{key}": value for key, value in options.items()}
         model = network(**{kind: name}, **chosen).train()
         with torch.no_grad():
             torch.manual_seed(0)  # of dropout
-            trained = model(inputs(model))  # which moves the statistics of BatchNorm
-            return torch.cat([trained.flatten(), model.eval()(inputs(model)).flatten()])
+            trained = outputs_of(model, inputs(model))  # which moves the statistics of BatchNorm
+            return torch.cat([trained, outputs_of(model.eval(), inputs(model))])
 
     check_option(lookup.find(folder, name), option, result)
 
@@ -209,34 +218,3 @@ def test_compiles_whole(backbone, head):
     torch.compiler.reset()
     compiled = torch.compile(model, fullgraph="text" not in model.backbone.input, backend="eager")
     assert torch.allclose(compiled(inputs(model)), model(inputs(model)), atol=1e-5)
-
-
-@pytest.mark.parametrize("name", [name for name in WHOLE if "backbone" in parameters(lookup.find("models", name))])
-def test_a_whole_network_has_a_backbone_and_comes_back_from_disk(name, tmp_path):
-    model = frozen(of=name)
-    check_summary(type(model))
-    ours = {id(weights) for weights in model.parameters()}
-    assert {id(weights) for weights in model.backbone.parameters()} < ours
-    save_model(tmp_path, model)
-    batch = inputs(model)
-    outputs = outputs_of(model, batch)
-    assert all(
-        output.equal(other) for output, other in zip(outputs_of(load_model(tmp_path), batch), outputs, strict=True)
-    )
-    assert outputs[0].dtype == torch.float32
-
-
-@pytest.mark.parametrize(("name", "option"), options_of("models", WHOLE))
-def test_every_option_of_a_whole_network_changes_the_output(name, option):
-    component = lookup.find("models", name)
-
-    def result(options):
-        args = {"backbone": part("models.backbones", CONVNET), "head": part("models.heads", LINEAR)}
-        args |= {"text": part("models.backbones", "words")}
-        taken = {key: value for key, value in args.items() if key in parameters(component)}
-        model = build("models", name, small(component) | taken | options, seed=0, **RUNTIME).eval()
-        batch = inputs(model) if hasattr(model, "backbone") else torch.ones(3, RUNTIME["features"])
-        with torch.no_grad():
-            return torch.cat([output.flatten() for output in outputs_of(model, batch)])
-
-    check_option(component, option, result)
