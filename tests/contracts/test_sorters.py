@@ -317,15 +317,10 @@ def test_comes_back_from_disk_as_it_was(text, tmp_path, generator):
 def test_makes_no_tensor_on_another_device_than_the_scores(text):
     sorter = copy.deepcopy(variant(text))
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():  # a GPU that need not be there
-        for module in sorter.modules():
-            module._parameters.update({k: torch.nn.Parameter(torch.empty_like(v, device="cuda"))
-                                     for k, v in module._parameters.items() if v is not None})  # fmt: skip
-            module._buffers.update({k: torch.empty_like(v, device="cuda") for k, v in module._buffers.items()})
+        sorter.to_empty(device="cuda")
         scores = torch.randn(3, LENGTH, device="cuda")
-        assert sorter(scores, check_finite=False).device.type == "cuda"
-        if sorter.length is None:
-            mask = torch.ones(3, LENGTH, dtype=torch.bool, device="cuda")
-            assert sorter(scores, mask=mask, check_finite=False).device.type == "cuda"
+        for options in [{}] if sorter.length else [{}, {"mask": scores > 0}]:
+            assert sorter(scores, check_finite=False, **options).device.type == "cuda"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
