@@ -16,6 +16,7 @@ from contracts.values import (
     check_nothing_else_changes,
     check_option,
     check_summary,
+    gradient,
     numbers_of,
     options_of,
     small,
@@ -81,9 +82,11 @@ def test_documentation_shape_type_dimension_direction_and_normalization(text, ge
 def test_gives_every_score_a_finite_gradient_and_changes_nothing_else(text, generator):
     scores = random_scores(generator, 3, LENGTH).requires_grad_()
     soft = check_nothing_else_changes(lambda: variant(text)(scores), scores)
-    (gradient,) = torch.autograd.grad((soft * WEIGHTS).sum(), scores)
-    assert torch.isfinite(gradient).all()
-    assert (gradient != 0).any(dim=1).all()
+    slope = gradient(soft * WEIGHTS, scores)
+    assert slope.isfinite().all()
+    assert slope.any(dim=1).all()
+    equal = torch.full((LENGTH,), 0.1, requires_grad=True)
+    assert gradient(variant(text)(equal) * WEIGHTS, equal).isfinite().all()
 
 
 @every
@@ -94,9 +97,9 @@ def test_half_precision_is_ranked_in_float32_and_autocast_and_the_type_of_the_we
         soft = sorter(half)
         assert soft.dtype == torch.float32
         assert soft.equal(sorter(half.detach().float()))
-        (gradient,) = torch.autograd.grad(soft.square().sum(), half)
-        assert gradient.dtype == dtype
-        assert torch.isfinite(gradient).all()
+        slope = gradient(soft.square(), half)
+        assert slope.dtype == dtype
+        assert slope.isfinite().all()
     expected, loss = sorter(scores), sorter.imitation_loss(scores, exact_ranks(scores))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.allclose(sorter(scores), expected, atol=1e-6)
@@ -120,9 +123,9 @@ def test_where_it_says_so_the_gradient_is_the_derivative(text, generator):
 def test_runs_under_vmap(text, generator):
     scores, sorter = random_scores(generator, 4, 3, LENGTH), variant(text)
     assert torch.allclose(torch.func.vmap(sorter)(scores), sorter(scores), atol=1e-6)
-    gradient = torch.func.grad(lambda scores: sorter(scores).square().sum())
-    expected = torch.stack([gradient(rows) for rows in scores])
-    assert torch.allclose(torch.func.vmap(gradient)(scores), expected, atol=1e-3, rtol=1e-4)
+    slopes = torch.func.grad(lambda scores: sorter(scores).square().sum())
+    expected = torch.stack([slopes(rows) for rows in scores])
+    assert torch.allclose(torch.func.vmap(slopes)(scores), expected, atol=1e-3, rtol=1e-4)
     masks = torch.rand(4, LENGTH, generator=generator) < 0.6
     mapped = torch.func.vmap(lambda mask: sorter(scores[0, 0], mask=mask))(masks)
     assert torch.allclose(mapped, sorter(scores[0, 0].expand(4, -1), mask=masks), atol=1e-6)
@@ -136,7 +139,7 @@ def test_compiles_whole(text, generator):
     scores, sorter = random_scores(generator, 3, LENGTH).requires_grad_(), variant(text)
     soft, expected = torch.compile(sorter, fullgraph=True, backend="aot_eager")(scores), sorter(scores)
     assert torch.allclose(soft, expected, atol=1e-6)
-    gradients = [torch.autograd.grad(ranks.square().sum(), scores)[0] for ranks in (soft, expected)]
+    gradients = [gradient(ranks.square(), scores) for ranks in (soft, expected)]
     assert torch.allclose(*gradients, atol=1e-3)
 
 
@@ -146,15 +149,14 @@ def test_a_masked_vector_is_ranked_as_the_shorter_one(text, generator):
     mask = torch.tensor([[1, 1, 0, 1, 0, 1], [0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 0]]).bool()
     filled = scores.masked_fill(~mask, torch.nan).requires_grad_()
     soft = sorter(filled, mask=mask)
-    (gradient,) = torch.autograd.grad((soft * WEIGHTS).sum(), filled)
+    slopes = gradient(soft * WEIGHTS, filled)
     for row in range(2):
         alone = scores[row][mask[row]].requires_grad_()
         expected = sorter(alone)
-        (slope,) = torch.autograd.grad((expected * WEIGHTS[mask[row]]).sum(), alone)
         assert torch.allclose(soft[row][mask[row]], expected)
-        assert torch.allclose(gradient[row][mask[row]], slope)
-    assert (soft[~mask] == 0).all()
-    assert (gradient[~mask] == 0).all()
+        assert torch.allclose(slopes[row][mask[row]], gradient(expected * WEIGHTS[mask[row]], alone))
+    assert not soft[~mask].any()
+    assert not slopes[~mask].any()
     assert torch.allclose(sorter(scores, mask=torch.ones_like(mask)), sorter(scores), rtol=1e-14, atol=1e-13)
     count = mask.sum(-1, keepdim=True).clamp(min=1)
     assert torch.allclose(sorter(filled, mask=mask, normalized=True), soft / count)
@@ -199,21 +201,8 @@ def test_unchecked_a_score_that_is_not_finite_spoils_its_vector_alone(text, gene
     assert soft[1:].isnan().all()
 
 
-@every
-def test_equal_scores_and_a_single_one_have_finite_ranks_and_gradients(text):
-    sorter = variant(text)
-    scores = torch.full((LENGTH,), 0.1, requires_grad=True)
-    soft = sorter(scores)
-    (gradient,) = torch.autograd.grad((soft * WEIGHTS).sum(), scores)
-    assert torch.isfinite(gradient).all()
-    if sorter.equivariant:
-        assert torch.allclose(soft, torch.tensor((LENGTH + 1) / 2), atol=1e-5)
-    if sorter.length is None:
-        assert sorter(torch.tensor([[3.0], [-1e5]])).tolist() == [[1.0], [1.0]]
-
-
 # Few distinct values, so that ties are common.
-VALUES = hnp.arrays("float64", st.integers(2, 12), elements=st.integers(-4, 4))
+VALUES = hnp.arrays("float64", st.integers(1, 12), elements=st.integers(-4, 4))
 VECTORS = hnp.arrays("float64", LENGTH, elements=st.integers(-4, 4))
 
 
@@ -235,9 +224,8 @@ def test_ranks_follow_the_scores_wherever_they_stand(text, values, seed):
 @pytest.mark.parametrize("text", those("equivariant", ANY_LENGTH))
 def test_equal_scores_have_equal_gradients(text):
     scores = torch.tensor([1.0, 1.0, 1.0, 0.0, 3.0, 3.0, -2.0]).double().requires_grad_()
-    (gradient,) = torch.autograd.grad((double(text)(scores) * torch.tensor([2, 2, 2, 1, 5, 5, 0])).sum(), scores)
-    assert torch.allclose(gradient[:3], gradient[0].expand(3))
-    assert torch.allclose(gradient[4:6], gradient[4].expand(2))
+    slopes = gradient(double(text)(scores) * torch.tensor([2, 2, 2, 1, 5, 5, 0]), scores)
+    assert torch.allclose(slopes[[0, 0, 4]], slopes[[1, 2, 5]])
 
 
 @pytest.mark.parametrize("text", sorted({*those("shift_invariant"), *those("scale_invariant")}))
@@ -263,7 +251,7 @@ def test_where_it_says_so_scores_may_span_all_that_their_type_holds(text, dtype)
     for options in ({}, mask, {"check_finite": False}):
         expected, soft = sorter(scores, **options), sorter(wide, **options)
         assert torch.allclose(soft, expected, atol=1e-5)
-        assert torch.isfinite(torch.autograd.grad((soft * WEIGHTS).sum(), wide)[0]).all()
+        assert gradient(soft * WEIGHTS, wide).isfinite().all()
 
 
 @pytest.mark.parametrize("text", those("shift_invariant", ANY_LENGTH))
@@ -300,7 +288,7 @@ def test_every_option_changes_ranks_or_gradients(name, option, generator):
 
     def result(options):
         soft = make(name, **options)(scores)
-        return torch.cat([soft, torch.autograd.grad(soft.square().sum(), scores)[0]]).detach()
+        return torch.cat([soft, gradient(soft.square(), scores)]).detach()
 
     check_option(lookup.find("sorters", name), option, result)
 
@@ -330,6 +318,6 @@ def test_ranks_and_gradients_on_a_gpu_are_the_cpus(text, generator):
     for device in ("cpu", "cuda"):
         moved = scores.to(device).requires_grad_()
         soft = double(text).to(device)(moved)
-        (gradient,) = torch.autograd.grad((soft * WEIGHTS.to(device)).sum(), moved)
-        results.append(torch.cat([soft.detach().cpu(), gradient.cpu()]))
+        slope = gradient(soft * WEIGHTS.to(device), moved)
+        results.append(torch.cat([soft.detach(), slope]).cpu())
     assert torch.allclose(*results, atol=1e-8)
