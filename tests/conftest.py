@@ -311,11 +311,13 @@ def processes_in(folder: Path) -> list[int]:
     return result
 
 
-def wait_for(condition, patience: float = 60.0) -> None:
+def wait_for(condition, patience: float = 60.0, *, every: float = 0.02):
+    """Return what a function returns once that is true."""
     deadline = time.monotonic() + patience
-    while not condition():
+    while not (result := condition()):
         assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
+        time.sleep(every)
+    return result
 
 
 @contextmanager

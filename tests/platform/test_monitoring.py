@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, quantities, write
 from pipelines.monitoring.measure import Answers, Inputs, Measured, measure, prepared
-from pipelines.monitoring.reference import GROUP, Reference, TrainingData, read_reference, reference_of
+from pipelines.monitoring.reference import GROUP, TrainingData, read_reference, reference_of
 from pipelines.serving.server import app_of
 from pipelines.tracking.upload import Run, Version, publish
 from rankgrad.cli.answers import answers
@@ -86,18 +86,17 @@ def measured(images: pa.Table, folder: Path, ranker=None) -> Measured:
     return measure(prepared(rows, ranker.recipe, chosen=range(len(images))), ranker)
 
 
-def rows_of(measured: Measured, rows) -> Measured:
-    (inputs, words, *_), (answers, embedding) = measured
-    answers, inputs = answers.iloc[rows].reset_index(drop=True), inputs.iloc[rows]
-    return Measured(Inputs(inputs, words, inputs, inputs), Answers(answers, embedding[rows]))
+def measured_of(inputs: pd.DataFrame, answers: pd.DataFrame, embedding: np.ndarray | None = None) -> Measured:
+    """Measurements as they are, without rows and a network."""
+    embedding = np.eye(len(inputs), 3) if embedding is None else embedding
+    return Measured(Inputs(inputs, set(), inputs, inputs), Answers(answers.reset_index(drop=True), embedding))
 
 
-def reference(train: Measured, val: Measured) -> Reference:
-    return reference_of("x", train, val.answers)
-
-
-def plain(*size: int, mode: str = "L", color=0) -> bytes:
-    return encoded(Image.new(mode, size, color))
+def drifted(
+    train: Measured, val: Measured, fresh: Measured, *, alpha: float, least: float = 0.1, **options
+) -> list[str]:
+    compared = quantities(reference_of("x", train, val.answers), fresh, alpha=alpha, least_distance=least, **options)
+    return [quantity.name for quantity in compared if quantity.drifted]
 
 
 def images_of(*contents: bytes | None) -> pa.Table:
@@ -105,22 +104,21 @@ def images_of(*contents: bytes | None) -> pa.Table:
 
 
 def test_more_of_the_same_is_called_drift_as_rarely_as_alpha_says(scenes, tmp_path):
-    pool = measured(scenes(600, 7), tmp_path)
-    drifted = []
+    inputs, answers = measured(scenes(600, 7), tmp_path)
+
+    def of_rows(rows: np.ndarray, inputs: pd.DataFrame = inputs.quantities) -> Measured:
+        return measured_of(inputs.iloc[rows], answers.quantities.iloc[rows], answers.embedding[rows])
+
+    falsely = 0
     for seed in range(20):  # which scenes come to which side is chance
-        rows = np.random.default_rng(seed).permutation(600)
-        trial = [rows_of(pool, side) for side in np.split(rows, [250, 500])]
-        result = quantities(reference(*trial[:2]), trial[2], alpha=0.05, least_distance=0.0)
-        drifted.append(any(quantity.drifted for quantity in result))
+        trial = [of_rows(side) for side in np.split(np.random.default_rng(seed).permutation(600), [250, 500])]
+        falsely += bool(drifted(*trial, alpha=0.05, least=0.0))
     # By chance, 5 or more of 20 at a rate of 0.05 come in one of 400 such tests.
-    assert sum(drifted) < 5
-    many = rows_of(pool, np.tile(np.arange(600), 30))
-    inputs = many.inputs.quantities
-    brightness = inputs["brightness"] + 0.1 * inputs["brightness"].std()
-    moved = many._replace(inputs=many.inputs._replace(quantities=inputs.assign(brightness=brightness)))
-    for least, expected in ((0.0, True), (0.1, False)):  # a small distance is no drift however many rows there are
-        result = quantities(reference(many, many), moved, alpha=0.01, least_distance=least)
-        assert [quantity.name for quantity in result if quantity.drifted] == ["brightness"] * expected
+    assert falsely < 5
+    many, brightness = np.tile(np.arange(600), 30), inputs.quantities["brightness"]
+    moved = of_rows(many, inputs.quantities.assign(brightness=brightness + 0.1 * brightness.std()))
+    for least, expected in ((0.0, ["brightness"]), (0.1, [])):  # a small distance is no drift however many rows
+        assert drifted(of_rows(many), of_rows(many), moved, alpha=0.01, least=least) == expected
 
 
 @pytest.mark.parametrize(
@@ -134,7 +132,7 @@ def test_a_change_is_named(compared, scenes, options, change, name):
     assert comparison.verdict.startswith("drift: ")
 
 
-GOOD = plain(32, 32)
+GOOD = encoded(Image.new("L", (32, 32)))
 
 
 @pytest.mark.parametrize(
@@ -185,46 +183,38 @@ def test_of_several_views_the_first_is_measured(scenes, tmp_path):
 
 
 COUNTS = [
-    (np.arange(60), np.arange(60) + 100, True),  # of each length one list, so that no number is frequent
+    (np.arange(60), np.arange(60) + 100),  # of each length one list, so that no number is frequent
     # A number that is rare in training, between two frequent ones, which every other fresh row has.
-    (np.repeat([1, 5, 9], [999, 2, 999]), np.repeat([1, 5], [30, 30]), True),
+    (np.repeat([1, 5, 9], [999, 2, 999]), np.repeat([1, 5], [30, 30])),
 ]
 
 
-@pytest.mark.parametrize(("learned", "fresh", "drifted"), COUNTS)
-def test_counts_drift_however_rare_each_number_is(learned, fresh, drifted):
-    def of(counts: np.ndarray) -> Measured:
-        prices = pd.DataFrame({"price": np.ones(len(counts))})
-        return Measured(
-            Inputs(prices, set(), prices, prices), Answers(pd.DataFrame({"documents": counts}), np.eye(len(counts), 3))
-        )
-
-    before = reference(of(learned), of(learned))
-    result = {quantity.name: quantity for quantity in quantities(before, of(fresh), alpha=0.01, least_distance=0.1)}
-    assert result["documents"].drifted == drifted
+@pytest.mark.parametrize(("learned", "fresh"), COUNTS)
+def test_counts_drift_however_rare_each_number_is(learned, fresh):
+    before, after = (
+        measured_of(pd.DataFrame({"price": np.ones(len(counts))}), pd.DataFrame({"documents": counts}))
+        for counts in (learned, fresh)
+    )
+    assert "documents" in drifted(before, before, after, alpha=0.01)
 
 
 @pytest.mark.parametrize(
-    ("labs", "spread", "shift", "drifted"),
+    ("labs", "spread", "shift", "drifts"),
     [(1, 1.0, 9.0, False), (5, 1.0, 1.0, False), (60, 1.0, 0.0, False), (60, 1.0, 1.0, True), (3, 0.0, 0.05, True)],
 )
-def test_rows_of_few_groups_drift_only_as_far_as_these_groups_show(labs, spread, shift, drifted):
+def test_rows_of_few_groups_drift_only_as_far_as_these_groups_show(labs, spread, shift, drifts):
     """If each lab has its own level, 500 rows of five labs say no more of other labs than five numbers do."""
     draws = np.random.default_rng(0)
 
-    def of(count: int, shift: float = 0.0) -> pd.DataFrame:
+    def of(count: int, shift: float = 0.0) -> Measured:
         labs = pd.Index(np.repeat(np.arange(count).astype(str), 600 // count), name=GROUP)
         level = np.repeat(draws.normal(shift, spread, size=count), 600 // count)
-        return pd.DataFrame({"age": level + draws.normal(0, 0.1, size=len(labs))}, labs)
+        ages = pd.DataFrame({"age": level + draws.normal(0, 0.1, size=len(labs))}, labs)
+        return measured_of(ages, ages[[]])
 
-    def measured(quantities: pd.DataFrame) -> Measured:
-        return Measured(Inputs(quantities, set(), quantities, quantities), Answers(quantities[[]], np.eye(600, 3)))
-
-    before = measured(of(60))
-    compared = [reference(before, before), measured(of(labs, shift))]
-    for dates, expected in (([], drifted), (["age"], False)):  # a date is later in each new file
-        result = quantities(*compared, alpha=0.01, least_distance=0.1, dates=dates)
-        assert [quantity.drifted for quantity in result if quantity.name == "age"] == [expected]
+    before, fresh = of(60), of(labs, shift)
+    assert drifted(before, before, fresh, alpha=0.01) == ["age"] * drifts
+    assert drifted(before, before, fresh, alpha=0.01, dates=["age"]) == []  # a date is later in each new file
 
 
 @pytest.fixture

@@ -3,18 +3,15 @@
 RANKGRAD_KILLS says how often each part is killed (2).
 """
 
-import json
 import os
 import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -24,7 +21,7 @@ from ruamel.yaml import YAML
 from pipelines.config import load
 from pipelines.tracking.gate import models_of
 
-from conftest import free_port, processes_in, shorten  # isort: skip
+from conftest import free_port, listening, processes_in, shorten, wait_for  # isort: skip
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(5400)]
 
@@ -35,23 +32,13 @@ VICTIMS = {
 PARTS = ("worker", "prefect", "mlflow")  # of the Procfile: the end of one ends all
 
 
-class Webhook(BaseHTTPRequestHandler):
-    """Notes what Prefect's alerts say."""
-
-    said: list[str]
-
-    def do_POST(self) -> None:
-        self.said.append(json.loads(self.rfile.read(int(self.headers["content-length"])))["text"])
-        self.send_response(200)
-        self.end_headers()
-
-
 class Site:
     """A tiny project with its own servers and a worker, which retrains every other minute."""
 
-    def __init__(self, project):
+    def __init__(self, project, webhook: str, alerts: list):
         shorten(project.folder / "params.yaml")
         project.run("git add --all && git commit --quiet --message site")
+        self.alerts = alerts  # what the webhook has heard
         self.project, self.params = project, load(project.folder / "params.yaml")
         ports = {"prefect": free_port(), "mlflow": free_port()}
         self.prefect, self.mlflow = (f"http://127.0.0.1:{port}" for port in ports.values())
@@ -59,11 +46,7 @@ class Site:
         # Of the tests' own environment, which is not made anew.
         self.make = ["make", "-o", ".venv/.installed", f"BIN={Path(sys.executable).parent}", *settings]
         self.up()
-        self.alerts: list[str] = []
-        webhook = ThreadingHTTPServer(("127.0.0.1", 0), type("Webhook", (Webhook,), {"said": self.alerts}))
-        threading.Thread(target=webhook.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{webhook.server_port}"
-        project.run(f"{' '.join(self.make)} deploy NIGHTLY='*/2 * * * *'", RANKGRAD_ALERTS_URL=address)
+        project.run(f"{' '.join(self.make)} deploy NIGHTLY='*/2 * * * *'", RANKGRAD_ALERTS_URL=webhook)
 
     def up(self) -> None:
         (self.project.folder / ".servers").mkdir(exist_ok=True)
@@ -116,22 +99,23 @@ class Site:
                     return process
         return None
 
-    def wait_for(self, what, patience: float, every: float = 2.0) -> object:
-        deadline = time.monotonic() + patience
-        while time.monotonic() < deadline:
+    def wait_for(self, what, patience: float, every: float = 2.0):
+        """Return what a function returns once that is true and the servers answer."""
+
+        def answered():
             with suppress(httpx.HTTPError):
-                if result := what():
-                    return result
-            time.sleep(every)
-        raise AssertionError(f"waited in vain: {[(run['name'], run['state_name']) for run in self.runs()]}")
+                return what()
+
+        return wait_for(answered, patience, every=every)
 
 
 @pytest.fixture(scope="module")
 def site(new_project, tmp_path_factory):
     project = new_project("site")
     project.environment["HOME"] = str(tmp_path_factory.mktemp("home"))  # what tools leave there is not the project's
-    made = Site(project)
-    yield made
+    with listening(lambda _: (200, None)) as (address, heard):
+        made = Site(project, address, heard)
+        yield made
     made.servers.send_signal(signal.SIGTERM)
     made.servers.wait(60)
 
@@ -192,9 +176,13 @@ def test_the_schedule_alone_retrains_publishes_and_gates(site, new_project):
 def test_a_run_that_fails_is_told_to_the_webhook(site):
     command = """prefect deployment run retrain/retrain --param only='["nonsense"]'"""
     site.project.run(command, PREFECT_API_URL=f"{site.prefect}/api")
-    site.wait_for(lambda: any("nonsense" in alert for alert in site.alerts), patience=300)
+
+    def told() -> int:
+        return sum("nonsense" in message["text"] for _, _, message in site.alerts)
+
+    site.wait_for(told, patience=300)
     time.sleep(5)
-    assert sum("nonsense" in alert for alert in site.alerts) == 1
+    assert told() == 1
 
 
 def test_each_part_is_killed_and_the_next_scheduled_run_completes(site, new_project):
