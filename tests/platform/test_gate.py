@@ -148,36 +148,33 @@ def test_a_champion_that_is_chosen_while_it_is_judged_stays(published, monkeypat
 class TestVerdict:
     """The law of the gate, against a simulation that shares no code with it."""
 
-    @pytest.mark.parametrize(("gain", "promoted"), [(0.0, (0, 0.09)), (0.2, (0.95, 1))])
-    def test_equal_models_are_rarely_promoted_and_better_ones_nearly_always(self, gain, promoted):
-        """Two models of 400 rows; of equal ones chance promotes one in forty."""
-        draws, repeats, won = np.random.default_rng(0), 150, 0
+    def test_of_equal_models_chance_promotes_one_in_forty(self):
+        draws, won = np.random.default_rng(0), 0
         judged = SimpleNamespace(metric="m", guarded=[])
         options = SimpleNamespace(**vars(PARAMS.gate) | {"resamples": 100})
-        for repeat in range(repeats):
+        for repeat in range(150):
             rows = draws.normal(size=400)
             statistics = []
-            for more in (gain, 0):
-                values = rows + draws.normal(more, 0.5, 400)
+            for _ in range(2):
+                values = rows + draws.normal(0, 0.5, 400)
                 statistics.append(Statistic(["m"], 400, lambda rows, values=values: values[rows].mean(-1)[None]))
             gaps = gate._differences(*statistics, options, str(repeat))
             won += gate.verdict(gaps, judged, options, {"m": False})[0]
-        assert promoted[0] <= won / repeats <= promoted[1]
+        assert won <= 13
 
     @pytest.mark.parametrize("sign", [1, -1])
     @pytest.mark.parametrize("low", [-0.1, 0.0, 0.1])
     @pytest.mark.parametrize("value", [0.1, 0.2])
     @pytest.mark.parametrize("guarded", [None, math.nan, -0.3, -0.1, 0.1])
-    @pytest.mark.parametrize(("least", "tolerance"), [(0.0, 0.0), (0.15, 0.2)])
     def test_it_is_beyond_chance_beyond_the_least_gain_and_nothing_guarded_is_much_worse(
-        self, sign, low, value, guarded, least, tolerance
+        self, sign, low, value, guarded
     ):
-        expected = low > 0 and value >= least and guarded is not None and guarded >= -tolerance  # NaN is not
+        expected = low > 0 and value >= 0.15 and guarded is not None and guarded >= -0.2  # NaN is not
         gaps = {"main": Row("new", "main", sign * value, *sorted((sign * low, sign * 0.3)))}
         if guarded is not None:
             gaps["guarded"] = Row("new", "guarded", sign * guarded)
         judged = SimpleNamespace(metric="main", guarded=["guarded"])
-        options = SimpleNamespace(minimum_gain=least, tolerance=tolerance)
+        options = SimpleNamespace(minimum_gain=0.15, tolerance=0.2)
         lower = dict.fromkeys(("main", "guarded"), sign < 0)
         assert gate.verdict(gaps, judged, options, lower)[0] == expected
         assert not gate.verdict(gaps | {"main": Row("new", "main")}, judged, options, lower)[0]
