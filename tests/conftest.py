@@ -378,6 +378,24 @@ def store_in(folder: Path, database: Path):
         mlflow.set_tracking_uri(None)
 
 
+@contextmanager
+def killed_in(call: str, is_last=lambda *arguments: True):
+    """What is done within it is killed in the call of MLflow's client that is the last one by its arguments."""
+    import mlflow
+
+    original = getattr(mlflow.MlflowClient, call)
+
+    def called(client, *arguments, **options):
+        if is_last(*arguments):
+            raise SystemExit
+        return original(client, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mlflow.MlflowClient, call, called)
+        with pytest.raises(SystemExit):
+            yield
+
+
 @pytest.fixture
 def store(tmp_path, _empty_store):
     """The present folder is a new one, with an MLflow store of its own; the client of that."""

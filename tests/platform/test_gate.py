@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import mlflow
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,7 +28,7 @@ from rankgrad.io.parquet import encode_images
 from rankgrad.io.results import Row
 from rankgrad.tasks.score_ranking import ScoreRanking
 
-from conftest import small_network, store_in  # isort: skip
+from conftest import killed_in, small_network, store_in  # isort: skip
 
 SORTER, NETWORK = "sorter-x", "score_ranking"
 KNOWN = 25  # rows of the gate split that version 1 of the network has learned
@@ -223,19 +222,14 @@ def test_a_persons_choice_stays_until_the_gate_may_replace_it_and_can_be_taken_b
         gate.choose(SORTER)
 
 
-@pytest.mark.parametrize("call", ["set_registered_model_tag", "set_registered_model_alias", "set_model_version_tag"])
-def test_a_promotion_that_was_killed_is_carried_out_by_the_next(published, monkeypatch, call):
-    original = getattr(mlflow.MlflowClient, call)
-
-    def killed(self, name, *arguments):
-        if call != "set_model_version_tag" or arguments[1] == "ranking.made_champion_by":
-            raise SystemExit
-        return original(self, name, *arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(mlflow.MlflowClient, call, killed)
-        with pytest.raises(SystemExit):
-            decide()
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [("set_registered_model_tag", SORTER), ("set_registered_model_alias", SORTER),
+     ("set_model_version_tag", "ranking.made_champion_by")],
+)  # fmt: skip
+def test_a_promotion_that_was_killed_is_carried_out_by_the_next(published, call, argument):
+    with killed_in(call, lambda *arguments: argument in arguments):
+        decide()
     assert decide().promoted == (call != "set_model_version_tag")
     assert champion(published) == "2"
     assert gate.choose(SORTER) == ("2", "1")
