@@ -315,29 +315,25 @@ class TestTasks:
         assert ("only 29 groups judge" in decision.reason) == (groups == 29)
 
     @pytest.mark.parametrize(
-        ("first", "second", "reason"),
+        ("first", "second", "state", "reason"),
         [
-            ("clips", "lamem", "version 2 .* dataset lamem,.* version 1, on clips"),
-            ("lamem", "lamem", "cannot be judged on lamem.*lamem/val.parquet: no such file"),
+            ("clips", "lamem", "error", "version 2 .* dataset lamem,.* version 1, on clips"),
+            ("lamem", "lamem", "error", "cannot be judged on lamem.*lamem/val.parquet: no such file"),
+            ("folded", "folded", "stays", "folded has folds"),
         ],
     )
-    def test_versions_that_do_not_go_with_the_data_here_are_told(self, published, first, second, reason):
-        for version, dataset in (("1", first), ("2", second)):
-            published.set_model_version_tag(NETWORK, version, "dataset", dataset)
-        decision = decide(NETWORK)
-        assert decision.failed
-        assert re.search(reason, decision.reason)
-        assert champion(published, NETWORK) == "1"
-
-    def test_folds_without_a_gate_judge_nothing_and_fail_nothing(self, published):
+    def test_versions_that_do_not_go_with_the_data_here_or_with_folds_are_not_judged(
+        self, published, first, second, state, reason
+    ):
         Path("data/folded").mkdir()
         table = pq.read_table("data/clips/gate.parquet")
         pq.write_table(table.append_column("fold", pa.array([1] * len(table))), "data/folded/val.parquet")
-        for version in ("1", "2"):
-            published.set_model_version_tag(NETWORK, version, "dataset", "folded")
+        for version, dataset in (("1", first), ("2", second)):
+            published.set_model_version_tag(NETWORK, version, "dataset", dataset)
         decision = decide(NETWORK)
-        assert decision.state == "stays"
-        assert "folded has folds" in decision.reason
+        assert decision.state == state
+        assert re.search(reason, decision.reason)
+        assert champion(published, NETWORK) == "1"
 
 
 def _pictures(size: int, folder: str = "") -> pa.Table:
