@@ -94,17 +94,7 @@ def served():
     return of
 
 
-def sent(value):
-    """An image of a size, or what should be one, as it is sent; other values as they are."""
-    if isinstance(value, list):
-        return [*map(sent, value)]
-    if isinstance(value, dict):
-        return {name: sent(cell) for name, cell in value.items()}
-    value = encoded(Image.new("L", value)) if isinstance(value, tuple) else value
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
-
-
-GOOD = (SIDE, SIDE)
+GOOD = encoded(Image.new("L", (SIDE, SIDE)))
 REFUSED = [
     ("multilabel", [{"image": GOOD}, {"image": encoded(Image.new("1", (9000, 9000)))}], "row 2"),
     ("score_ranking", [{"frames": [GOOD, b"GIF89a"]}], r"row 1, frame 1: unusable image"),
@@ -136,7 +126,7 @@ class TestServed:
     @pytest.mark.parametrize(("task", "body", "message"), REFUSED)
     def test_what_cannot_be_answered_is_a_400_that_names_its_row(self, served, task, body, message):
         if isinstance(body, list):
-            body = {"dataframe_records": sent(body)}
+            body = {"dataframe_records": of_json(body)}
         answer = served(task).post("/invocations", json=body)
         assert answer.status_code == 400
         assert re.search(message, answer.json()["message"]), answer.text
@@ -160,7 +150,7 @@ class TestServed:
 
     def test_a_token_is_asked_for_but_for_health_and_the_counters_and_the_version_are_the_models(self):
         app = server.app_of(folder_of("label_ranking"), version="shop/3", run="mine", token="s3cret")
-        client, body = TestClient(app), {"dataframe_records": [{"image": sent(GOOD)}] * 2}
+        client, body = TestClient(app), {"dataframe_records": [{"image": of_json(GOOD)}] * 2}
         for path in ("/health", "/ping"):
             assert client.get(path).status_code == 200
         for authorization in ("", "Bearer s3cre", "Bearer s3cr\xe9t", "s3cret"):
@@ -183,7 +173,7 @@ class TestServed:
         network = network_of("multilabel")
         torch.nn.init.constant_(next(iter(network.parameters())), torch.inf)
         save_model(tmp_path, network)
-        body = {"dataframe_records": [{"image": sent(GOOD)}]}
+        body = {"dataframe_records": [{"image": of_json(GOOD)}]}
         answer = TestClient(server.app_of(tmp_path)).post("/invocations", json=body)
         assert (answer.status_code, "not finite" in answer.json()["message"]) == (400, True)
 
