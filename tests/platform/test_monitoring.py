@@ -67,14 +67,12 @@ def project(tmp_path_factory, scenes) -> Path:
 
 @pytest.fixture
 def compared(project, monkeypatch):
-    """Compares a table of images, or a file, with the project's data."""
+    """Compares a table of images with the project's data."""
     monkeypatch.chdir(project)
 
-    def run(images: pa.Table | str, **options) -> Comparison:
-        if isinstance(images, pa.Table):
-            pq.write_table(images, "fresh.parquet")
-            images = "fresh.parquet"
-        return compare(images, **{"model": "model"} | options)
+    def run(images: pa.Table, **options) -> Comparison:
+        pq.write_table(images, "fresh.parquet")
+        return compare("fresh.parquet", **{"model": "model"} | options)
 
     return run
 
@@ -97,10 +95,6 @@ def drifted(
 ) -> list[str]:
     compared = quantities(reference_of("x", train, val.answers), fresh, alpha=alpha, least_distance=least, **options)
     return [quantity.name for quantity in compared if quantity.drifted]
-
-
-def images_of(*contents: bytes | None) -> pa.Table:
-    return pa.table({"image": [{"bytes": content, "path": None} for content in contents]})
 
 
 def test_more_of_the_same_is_called_drift_as_rarely_as_alpha_says(scenes, tmp_path):
@@ -138,15 +132,15 @@ GOOD = encoded(Image.new("L", (32, 32)))
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [
-        (images_of(*[GOOD] * 19), {}, "fresh.parquet: 19 rows"),
-        (images_of(*[GOOD] * 70, GOOD[:-30], *[GOOD] * 9), {}, "fresh.parquet: row 71"),
-        (None, {"model": "ranker"}, "ranker: .*no reference"),
-        (None, {"alpha": 0.0}, "alpha is 0.0"),
+        ([GOOD] * 19, {}, "fresh.parquet: 19 rows"),
+        ([*[GOOD] * 70, GOOD[:-30], *[GOOD] * 9], {}, "fresh.parquet: row 71"),
+        ([GOOD] * 60, {"model": "ranker"}, "ranker: .*no reference"),
+        ([GOOD] * 60, {"alpha": 0.0}, "alpha is 0.0"),
     ],
 )
 def test_what_cannot_be_compared_is_named(compared, images, options, message):
     with pytest.raises((ValueError, OSError), match=message):
-        compared(images or images_of(*[GOOD] * 60), **options)
+        compared(pa.table({"image": rows.of_table(images)}), **options)
 
 
 def test_a_version_needs_no_data_of_the_checkout_and_a_challenger_answers_the_same_rows(store, project, scenes):
