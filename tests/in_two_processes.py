@@ -62,13 +62,17 @@ def trained(task: str, loss: str, sorter, sorter_optimizer, *, model: dict = MOD
     return [*network.state_dict().values(), *sorters, figures]
 
 
+def shares_of(rank: int) -> list[slice]:
+    """Return a process's rows of 12, of which one process may have none."""
+    return [[slice(7), slice(0), slice(12)], [slice(7, 12), slice(12), slice(12, 12)]][rank]
+
+
 def check_uneven_shares(rank: int) -> None:
     """Check that of uneven shares of a batch, of which one may be empty, the gradient is that of the whole batch."""
     draws = torch.Generator().manual_seed(0)
     inputs, target = torch.randn(12, 5, 4, generator=draws), torch.randn(12, 5, generator=draws)
     mask = torch.rand(12, 5, generator=draws) < 0.8
-    for shares in ([0, 7, 12], [0, 0, 12], [0, 12, 12]):
-        rows = slice(*shares[rank : rank + 2])
+    for rows in shares_of(rank):
         weights, shared = (torch.ones(4, requires_grad=True) for _ in range(2))
         spearman(inputs @ weights, target, mask=mask).backward()
         scores, truth, kept = gathered(inputs[rows] @ shared, target[rows], mask[rows])
@@ -84,9 +88,8 @@ def check_metric_of_uneven_rows(rank: int) -> None:
     query = torch.randint(3, (12,), generator=draws)
     whole = EpochMetric(ndcg, sync_on_compute=False)
     whole.update(scores, target.abs(), query=query)
-    for shares in ([0, 7, 12], [0, 0, 12], [0, 12, 12]):
+    for rows in shares_of(rank):
         metric = EpochMetric(ndcg)
-        rows = slice(*shares[rank : rank + 2])
         if len(scores[rows]):
             metric.update(scores[rows], target[rows].abs(), query=query[rows])
         torch.testing.assert_close(metric.compute(), whole.compute())

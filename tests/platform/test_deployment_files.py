@@ -42,8 +42,8 @@ def read(path: str | Path) -> list[dict]:
     return list(YAML(typ="safe").load_all(ROOT / path))
 
 
-def services(path: str = "compose.yaml") -> dict[str, dict]:
-    return read(path)[0]["services"]
+def services() -> dict[str, dict]:
+    return read("compose.yaml")[0]["services"]
 
 
 def test_every_secret_of_compose_must_be_set_and_is_in_the_example():
