@@ -109,7 +109,7 @@ def test_more_of_the_same_is_called_drift_as_rarely_as_alpha_says(scenes, tmp_pa
         falsely += bool(drifted(*trial, alpha=0.05, least=0.0))
     # By chance, 5 or more of 20 at a rate of 0.05 come in one of 400 such tests.
     assert falsely < 5
-    many, brightness = np.tile(np.arange(600), 30), inputs.quantities["brightness"]
+    many, brightness = np.tile(np.arange(600), 10), inputs.quantities["brightness"]
     moved = of_rows(many, inputs.quantities.assign(brightness=brightness + 0.1 * brightness.std()))
     for least, expected in ((0.0, ["brightness"]), (0.1, [])):  # a small distance is no drift however many rows
         assert drifted(of_rows(many), of_rows(many), moved, alpha=0.01, least=least) == expected
