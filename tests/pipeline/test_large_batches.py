@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from itertools import pairwise
+from copy import deepcopy
 
 import pytest
 import torch
@@ -17,67 +17,43 @@ from conftest import ROOT, free_port  # isort: skip
 
 
 class Network(nn.Module):
-    def __init__(self, *, dropout: float = 0.0, normalize: bool = False):
+    def __init__(self):
         super().__init__()
-        widths = [6, 16, 16]
-        parts = [[nn.Linear(before, after), nn.Tanh(), nn.Dropout(dropout)] for before, after in pairwise(widths)]
-        norm = [nn.BatchNorm1d(16)] if normalize else []
-        self.layers = nn.Sequential(*parts[0], *norm, *parts[1], nn.Linear(16, 1)).double()
+        frozen, self.unused = nn.Linear(6, 16).requires_grad_(False), nn.Linear(2, 2)
+        self.layers = nn.Sequential(frozen, nn.BatchNorm1d(16), nn.Tanh(), nn.Dropout(0.3), nn.Linear(16, 1))
 
-    def forward(self, inputs, scale=None):
-        return self.layers(inputs if scale is None else inputs * scale).squeeze(1)
+    def forward(self, inputs, scale):
+        return self.layers(inputs * scale).squeeze(1)
 
 
-def gradients(network, scores, target):
-    spearman(scores, target).backward()
-    return [weights.grad for weights in network.parameters()]
+def by_hand(network, *inputs, chunk):
+    chunks = zip(*(values.split(chunk) for values in inputs), strict=True)
+    return torch.cat([network(*values) for values in chunks])
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 1000])
-def test_inputs_have_the_gradient_of_the_whole_batch(chunk, generator):
-    inputs = torch.randn(2, 100, 6, generator=generator, dtype=torch.float64).requires_grad_()
-    network, target = Network(), torch.randn(100, generator=generator)
-    slopes = []
-    for scores in (network(*inputs), in_chunks(network, *inputs, chunk=chunk)):
-        slopes += torch.autograd.grad(spearman(scores, target), inputs)
-    assert torch.allclose(*slopes, rtol=1e-9, atol=1e-12)
-
-
-def test_dropout_and_batch_normalization_are_those_of_chunks(generator):
-    inputs = torch.randn(60, 6, generator=generator, dtype=torch.float64)
-    target = torch.randn(60, generator=generator)
-    plain, chunked = (Network(dropout=0.3, normalize=True) for _ in range(2))
-    chunked.load_state_dict(plain.state_dict())
-    torch.manual_seed(3)
-    expected = gradients(plain, torch.cat([plain(part) for part in inputs.split(20)]), target)
-    after = torch.get_rng_state()
-    torch.manual_seed(3)
-    slopes = gradients(chunked, in_chunks(chunked, inputs, chunk=20), target)
-    assert torch.get_rng_state().equal(after)
-    assert all(
-        torch.allclose(slope, expected_slope, rtol=1e-9, atol=1e-12)
-        for slope, expected_slope in zip(slopes, expected, strict=True)
-    )
-    assert all(slope.equal(other) for slope, other in zip(chunked.buffers(), plain.buffers(), strict=True))
-
-
-def test_what_is_frozen_or_not_used_has_no_gradient_and_without_gradient_nothing_is_kept(generator):
-    inputs, network = torch.randn(9, 6, generator=generator, dtype=torch.float64), Network()
-    network.layers[0].requires_grad_(False)
-    network.unused = nn.Linear(2, 2)
-    in_chunks(network, inputs, chunk=4).sum().backward()
-    assert network.layers[0].weight.grad is network.unused.weight.grad is None
-    assert network.layers[-1].weight.grad is not None
+@pytest.mark.parametrize("chunk", [7, 1000])
+def test_gradients_random_state_and_statistics_are_those_of_the_chunks(chunk, generator):
+    network = Network().double()
+    inputs, target = torch.randn(2, 60, 6, generator=generator).double(), torch.randn(60, generator=generator)
     with torch.no_grad():
-        assert torch.allclose(in_chunks(network, inputs, chunk=4), network(inputs))
+        assert in_chunks(network.eval(), *inputs, chunk=chunk).allclose(network(*inputs))
+    expected, actual = [], []
+    for forward, kept in ((by_hand, expected), (in_chunks, actual)):
+        copy, given = deepcopy(network).train(), inputs.clone().requires_grad_()
+        torch.manual_seed(3)
+        spearman(forward(copy, *given, chunk=chunk), target).backward()
+        assert copy.layers[0].weight.grad is copy.unused.weight.grad is None
+        slopes = [weights.grad for weights in copy.layers[1:].parameters()]
+        kept += [given.grad, *slopes, torch.get_rng_state(), *copy.buffers()]
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
     ("chunk", "inputs", "message"),
     [
-        (0, [torch.zeros(3, 6)], "chunk is 0"),
+        (0, torch.zeros(2, 3, 6), "chunk is 0"),
         (2, [torch.zeros(3, 6), torch.zeros(2, 6)], r"\[3, 2\] examples"),
-        (2, [torch.zeros(0, 6)], "no examples"),
+        (2, torch.zeros(2, 0, 6), "no examples"),
     ],
 )
 def test_impossible_chunks_are_refused(chunk, inputs, message):
