@@ -1,6 +1,8 @@
 """Runs: seeds and settings as jobs that end in the same bits however they are run, and are resumed one by one."""
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,53 +19,44 @@ from rankgrad.io.checkpoints import load_model
 from rankgrad.io.parquet import encode_images
 from rankgrad.tasks.score_ranking import ScoreRanking
 
-from conftest import params_of  # isort: skip
+from conftest import PHASE, params_of  # isort: skip
+from rows import CONVNET, written  # isort: skip
 
-MODEL = {"name": "linear", "args": {}, "backbone": {"name": "convnet", "args": {"channels": [4, 6]}}}
-ADAM = {"name": "AdamW", "args": {"lr": 3e-3}}
-PHASE = {"epochs": 2, "patience": 2, "optimizer": ADAM, "schedule": {"name": "cosine"}}
+RUN = {
+    "task": "score_ranking", "dataset": "clips", "model": {"name": "linear", "args": {}, "backbone": CONVNET},
+    "start": "models/runs/none", "loss": {"name": "mse", "args": {}}, "sorter": "none", "auxiliary": {"name": "none"},
+    "seeds": [1, 2, 3],
+}  # fmt: skip
+TRAINING = {"batch_size": 8, "probe": PHASE, "finetune": PHASE | {"shift": 1}}
+SHARED = {"compute": {"threads": 1}, "jobs": {"count": 1}, "training": {"score_ranking": TRAINING}}
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A folder with clips of noise, in which stages can be called; gives params with changes put in."""
-    draws = np.random.default_rng(0)
-    (tmp_path / "data/clips").mkdir(parents=True)
-    for split, rows in (("train", 24), ("val", 10), ("test", 12)):
-        images = encode_images(draws.integers(0, 256, (rows * 2, 16, 16), np.uint8), threads=1)
-        frames = pa.ListArray.from_arrays(pa.array(np.arange(rows + 1) * 2, pa.int32()), images)
-        table = pa.table({"frames": frames, "target": draws.random(rows).astype(np.float32)})
-        pq.write_table(table, tmp_path / f"data/clips/{split}.parquet")
+    clips = tmp_path / "data/clips"
+    clips.mkdir(parents=True)
+    written("score_ranking", "frames", clips, rows=12)
+    shutil.copyfile(clips / "val.parquet", clips / "test.parquet")
     monkeypatch.chdir(tmp_path)
-
-    def params(**changes):
-        run = {
-            "task": "score_ranking", "dataset": "clips", "model": MODEL, "start": "models/runs/none",
-            "loss": {"name": "mse", "args": {}}, "sorter": "none", "auxiliary": {"name": "none"}, "seeds": [1, 2, 3],
-        }  # fmt: skip
-        training = {"batch_size": 8, "probe": PHASE, "finetune": PHASE | {"shift": 1}}
-        base = {"compute": {"threads": 1}, "jobs": {"count": 1}, "training": {"score_ranking": training}}
-        return check_shapes(merged(params_of(base | {"runs": {"mine": run}}), changes))
-
-    return params
+    return lambda **changes: check_shapes(merged(params_of(SHARED | {"runs": {"mine": RUN}}), changes))
 
 
-def files(folder) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-def run(params, name="mine"):
+def run(params, name="mine") -> dict[str, bytes]:
+    """Train; return the contents of each file by its path."""
     stage.main(params, name)
-    return files(stage.Path("models/runs") / name)
+    folder = Path("models/runs", name)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_bits(project):
     distributed = pytest.importorskip("distributed")
-    serial = run(project(runs={"mine": {"seeds": [1, 2, 3, 4, 5]}}))
+    seeds = {"mine": {"seeds": [1, 2, 3, 4, 5]}}
+    serial = run(project(runs=seeds))
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         jobs = {"count": 2, "backend": "dask", "address": cluster.scheduler_address}
-        assert run(project(runs={"mine": {"seeds": [1, 2, 3, 4, 5]}}, jobs=jobs)) == serial
+        assert run(project(runs=seeds, jobs=jobs)) == serial
 
 
 def test_a_grid_is_chosen_from_by_the_mean_of_three_seeds(project):
@@ -85,21 +78,10 @@ def folded(project):
     table = pa.table({"frames": frames, "target": np.linspace(0, 1, 24, dtype=np.float32), "fold": folds})
     for split in ("train", "val", "test"):
         pq.write_table(table, f"data/clips/{split}.parquet")
-    block = {
-        "name": "table",
-        "raw": "data/raw/x",
-        "size": 16,
-        "args": {"file": "x.csv", "frames": "a", "target": "b"},
-        "rows": None,
-        "folds": 3,
-        "seed": 1,
-    }
-
-    def params(**changes):
-        given = project(**changes)
-        return given.model_copy(update={"datasets": {"clips": Dataset.model_validate(block)}})
-
-    return params
+    args = {"file": "x.csv", "frames": "a", "target": "b"}
+    block = {"name": "table", "raw": "data/raw/x", "size": 16, "args": args, "rows": None, "folds": 3, "seed": 1}
+    clips = Dataset.model_validate(block)
+    return lambda **changes: project(**changes).model_copy(update={"datasets": {"clips": clips}})
 
 
 def test_seeds_and_folds_end_in_the_same_bits_side_by_side(folded):
@@ -113,36 +95,40 @@ def test_seeds_and_folds_end_in_the_same_bits_side_by_side(folded):
     first = load_model(f"models/runs/mine/seed{record['best']}").state_dict()
     assert all(best[name].equal(values) for name, values in first.items())
     assert run(folded(jobs={"count": 2}, runs={"mine": {"seeds": [1, 2]}})) == serial
-    assert not list(stage.Path(".checkpoints/train/mine").iterdir())
+    assert not list(Path(".checkpoints/train/mine").iterdir())
 
 
 def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from_it(folded, monkeypatch):
-    params, learned = folded(runs={"mine": {"seeds": [1]}}, evaluate={"resamples": 20}), []
-    load = ScoreRanking.load
-    monkeypatch.setattr(
-        ScoreRanking, "load", lambda *arguments, **options: learned.append(load(*arguments, **options)) or learned[-1]
-    )
-    run(params)
+    params = folded(runs={"mine": {"seeds": [1]}}, evaluate={"resamples": 20})
+    load, learned = ScoreRanking.load, []
+
+    def noted(*arguments, **options):
+        split = load(*arguments, **options)
+        learned.append((split.inputs.items[:, 0, 0, 0].int() - 1).tolist())
+        return split
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ScoreRanking, "load", noted)
+        run(params)
     folds = pq.read_table("data/clips/test.parquet")["fold"].to_numpy()
-    rows_learned = [(split.inputs.items[:, 0, 0, 0].numpy().astype(int) - 1).tolist() for split in learned]
-    to_register, *tested = zip(rows_learned[::2], rows_learned[1::2], strict=True)
+    to_register, *tested = zip(learned[::2], learned[1::2], strict=True)
     assert sorted(to_register[0] + to_register[1]) == [*range(24)]
     assert set(folds[to_register[1]]) == {1}
     for fold, (train, val) in enumerate(tested, 1):
         assert set(folds[val]) == {fold % 3 + 1}
-        assert fold not in folds[train]
-        assert len(train) + len(val) == 24 - (folds == fold).sum()
-    load_model, used = evaluate.load_model, []
-    monkeypatch.setattr(
-        evaluate, "load_model", lambda folder, **options: used.append(folder.name) or load_model(folder, **options)
-    )
+        assert sorted(train + val) == np.flatnonzero(folds != fold).tolist()
     evaluate.main(params, "mine")
-    assert used == ["seed1-fold1", "seed1-fold2", "seed1-fold3"]
-    table = pq.read_table("predictions/mine.parquet").to_pandas()
-    assert table["id"].tolist() == [*range(24)]
-    assert table["fold"].tolist() == [*folds]
-    mean = np.mean([spearmanr(of_fold["score"], of_fold["target"])[0] for _, of_fold in table.groupby("fold")])
-    assert results.read("metrics/runs").by_seed("mine", "spearman")[1] == pytest.approx(mean)
+    table = pq.read_table("predictions/mine.parquet")
+    assert table["id"].to_pylist() == [*range(24)]
+    assert table["fold"].to_pylist() == [*folds]
+    correlations, task = [], ScoreRanking()
+    every = task.load("data/clips", "test", threads=1)
+    for fold in (1, 2, 3):
+        own = table.filter(pa.array(folds == fold))
+        scores = task.predict(load_model(f"models/runs/mine/seed1-fold{fold}"), every)["score"].to_numpy()
+        assert own["score"].to_pylist() == pytest.approx(scores[folds == fold].tolist(), abs=1e-6)
+        correlations.append(spearmanr(own["score"], own["target"])[0])
+    assert results.read("metrics/runs").by_seed("mine", "spearman")[1] == pytest.approx(np.mean(correlations))
 
 
 def test_what_diverges_is_named_what_is_done_is_kept_and_no_result_of_another_grid_is_taken(project):
@@ -155,7 +141,7 @@ def test_what_diverges_is_named_what_is_done_is_kept_and_no_result_of_another_gr
     for _ in range(2):
         with pytest.raises(ValueError, match=r"mine: seed1, .*lr=1e\+30 failed: .*nan"):
             stage.main(grid(1e-3, 1e30), "mine")
-        results = stage.Path(".checkpoints/train/mine").rglob("result/model.safetensors")
+        results = Path(".checkpoints/train/mine").rglob("result/model.safetensors")
         done.append({str(path): path.stat().st_mtime_ns for path in results})
     assert done[0] == done[1]  # trained once
     assert sorted(path.split("/")[-3][:5] for path in done[0]) == ["seed1", "seed2"]
