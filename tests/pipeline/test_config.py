@@ -40,12 +40,13 @@ FEW = ("label_ranking-rlsep", "memorability-mse", "multilabel-multilabel_soft_ma
 
 def with_changes(file: Path) -> dict:
     """The project's params, of whose runs few or named ones stay, as the check of each takes long."""
-    values, text = params_of({}, runs=True), file.read_text()
-    for block in ("runs", "comparisons"):
-        values[block] = {name: value for name, value in values[block].items() if name in FEW or name in text}
-    named = {run for block in values["comparisons"].values() for run in (block["baseline"], *block["runs"])}
-    every = params_of({}, runs=True)["runs"]
-    values["runs"] |= {run: every[run] for run in named}
+    values, text, needed = params_of({}, runs=True), file.read_text(), {*FEW}
+    for name, block in [*values["comparisons"].items()]:
+        if name in text:
+            needed |= {block["baseline"], *block["runs"]}
+        else:
+            del values["comparisons"][name]
+    values["runs"] = {name: run for name, run in values["runs"].items() if name in needed or name in text}
     return merged(values, YAML(typ="safe").load(file))
 
 

@@ -27,14 +27,13 @@ FOLDER = ROOT / "studies"
 OURS = Path("studies")
 
 
-class TestProject:
-    @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
-    def test_params_are_fine_and_those_of_its_default_scale_which_takes_every_other_back(self, tmp_path, every):
-        shutil.copyfile(FOLDER / "params.yaml", tmp_path / "params.yaml")
-        shutil.copytree(FOLDER / "scales", tmp_path / "scales")
-        for scale in [*(scales.names(tmp_path) if every else ()), scales.DEFAULT]:
-            scales.apply(scale, tmp_path)  # which checks them
-        assert (tmp_path / "params.yaml").read_text() == (FOLDER / "params.yaml").read_text()
+@pytest.mark.slow
+def test_params_are_fine_at_every_scale_and_the_default_one_takes_every_other_back(tmp_path):
+    shutil.copyfile(FOLDER / "params.yaml", tmp_path / "params.yaml")
+    shutil.copytree(FOLDER / "scales", tmp_path / "scales")
+    for scale in [*scales.names(tmp_path), scales.DEFAULT]:
+        scales.apply(scale, tmp_path)  # which checks them
+    assert (tmp_path / "params.yaml").read_text() == (FOLDER / "params.yaml").read_text()
 
 
 class TestFlip:

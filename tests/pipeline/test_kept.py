@@ -34,8 +34,6 @@ def test_the_docs_show_the_default_run_that_is_kept():
     for metric, *numbers in shown:
         row = study.leaf("label_ranking-multilabel_cross_entropy", f"{metric.split()[0]}.exact_match")
         assert numbers == [f"{number:.3f}" for number in row]
-    for metric, value in re.findall(r"\| (ranked|answer) 0-1 \| .* \| rlsep: ([\d.]+) \(", page):
-        assert value == f"{study.leaf('label_ranking-rlsep', f'{metric}.exact_match')[0]:.3f}"
 
 
 def test_the_readme_shows_the_kept_comparison_of_gb1():

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from PIL import Image
 from ruamel.yaml import YAML
 
 from pipelines.config.plan import merged
 from rankgrad.io import results
+
+from conftest import encoded, smooth  # isort: skip
 
 RANKER, RETRIEVAL = "label_ranking-rlsep", "retrieval-sodeep_recall-lstm"  # of the project's own params
 MODEL = {"name": "linear", "args": {"maximum": True}, "backbone": {"name": "convnet", "args": {"channels": [8, 16]}}}
@@ -61,17 +61,15 @@ def project(new_project, tmp_path_factory):
     return made
 
 
-def photographs(root) -> None:
+def photographs(root: Path) -> None:
     """A dozen colored photographs with three labels."""
-    generator = torch.Generator().manual_seed(0)
     root.mkdir(parents=True)
     lines = ["image,split,label_a,label_b,label_c"]
     for number in range(12):
-        pixels = torch.randint(0, 256, (40, 50, 3), generator=generator, dtype=torch.uint8).numpy()
-        Image.fromarray(pixels).save(root / f"{number}.jpg")
-        flags = [int((number + label) % 3 == 0) for label in range(3)]
-        lines.append(f"{number}.jpg,{('train', 'val', 'test')[number // 4]},{','.join(map(str, flags))}")
-    (root / "photos.csv").write_text("\n".join(lines) + "\n")
+        (root / f"{number}.jpg").write_bytes(encoded(smooth(number), "JPEG"))
+        flags = ["1,0,0", "0,0,1", "0,1,0"][number % 3]
+        lines.append(f"{number}.jpg,{('train', 'val', 'test')[number // 4]},{flags}")
+    (root / "photos.csv").write_text("\n".join(lines))
 
 
 def ran(output: str) -> list[str]:
