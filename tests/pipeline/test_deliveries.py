@@ -7,14 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipelines.config import check_shapes
 from pipelines.config.rules import check_values
 from pipelines.stages import data
-from rankgrad.datasets.files import folds
 
 from conftest import params_of, refusal  # isort: skip
 
@@ -132,14 +130,6 @@ def test_a_group_is_in_one_fold_and_the_gate_in_none(folded):
     described = f"3 folds over groups (group); a test fold has {min(sizes)} to {max(sizes)} of {len(every)} rows"
     assert f"{described}; {len(gate)} other rows are the gate" in page
     assert not re.search(r"\d train|\d val|\d test", page)
-
-
-def test_a_cut_has_the_rows_of_its_fold_in_their_order(folded, tmp_path):
-    every = pq.read_table("data/shop/train.parquet")
-    folds.cut("data/shop", tmp_path / "cut", ["train", "val", "test"], fold=3, folds=3)
-    for split, fold in (("test", 3), ("val", 1), ("train", 2)):
-        expected = every.filter(pa.array(every["fold"].to_numpy() == fold))
-        assert pq.read_table(tmp_path / f"cut/{split}.parquet").equals(expected)
 
 
 def test_more_folds_than_groups_are_refused(folded):
