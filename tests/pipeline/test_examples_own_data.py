@@ -1,7 +1,7 @@
 """The four examples of own data: what their READMEs call, in small, from the file to a difference and an answer."""
 
-import importlib.util
 import json
+import runpy
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from pipelines.config.plan import merged
 from pipelines.config.schema import NONE
 from pipelines.stages import compare, data, evaluate, pretrain, train, validate
 from rankgrad.io import results
+from rankgrad.lookup import find
 
 from conftest import ROOT, rankgrad  # isort: skip
 
@@ -24,34 +25,26 @@ EXAMPLES = {  # the file, how many rows are drawn, the task, and a row to be ans
 SHORT = {"epochs": 1, "patience": 1, "schedule": {"name": "constant", "warm_up_epochs": 0.0}}
 
 
-def drawn(example: str, folder: Path, rows: int) -> None:
-    spec = importlib.util.spec_from_file_location("draw", ROOT / f"examples/own_data/{example}/draw.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.draw(folder, rows)
-
-
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_from_a_file_to_a_difference_and_an_answer(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file, rows, task = EXAMPLES[example]
-    drawn(example, Path("data/raw") / example, rows)
+    raw = Path("data/raw", example)
+    runpy.run_path(str(ROOT / f"examples/own_data/{example}/draw.py"))["draw"](raw, rows)
     Path("params.yaml").write_text((ROOT / "params.yaml").read_text())
-    rankgrad("init", f"data/raw/{example}/{file}")
+    rankgrad("init", raw / file)
     values = YAML(typ="safe").load(Path("params.yaml"))
     assert {run["task"] for run in values["runs"].values()} == {task}
-    phases = [name for name, block in values["training"][task].items() if isinstance(block, dict)]
-    merged(values, {"training": {task: dict.fromkeys(phases, SHORT)}, "jobs": {"count": 1}, "compute": {"threads": 1}})
+    short = dict.fromkeys(find("tasks", task).blocks(), SHORT)
+    few = {"jobs": {"count": 1}, "compute": {"threads": 1}, "evaluate": {"resamples": 20}, "training": {task: short}}
+    merged(values, few)
     comparison = values["comparisons"][example]  # of the baseline, one ranking loss, and one rival
     comparison["runs"], comparison["rivals"] = comparison["runs"][:1], comparison.get("rivals", [])[:1]
     kept = [comparison["baseline"], *comparison["runs"], *comparison["rivals"]]
-    values["runs"] = {name: values["runs"][name] for name in kept}
+    values["runs"] = {name: values["runs"][name] | {"seeds": 1, "training": {}} for name in kept}
     for run in values["runs"].values():
-        run["seeds"] = 1
-        run.pop("training", None)
         if run["model"]["backbone"]["name"] == "convnet":
             run["model"]["backbone"]["args"]["channels"] = [8, 16]
-    values["evaluate"]["resamples"] = 20
     if "size" in values["datasets"][example]:
         values["datasets"][example]["size"] = 48
     YAML().dump(values, Path("params.yaml"))
@@ -68,13 +61,12 @@ def test_from_a_file_to_a_difference_and_an_answer(example, tmp_path, monkeypatc
     (comparison,) = Path("metrics/comparisons").iterdir()
     gains = [row for row in results.read(comparison).rows if " minus " in row.metric]
     assert any(row.low <= row.value <= row.high for row in gains)
-    run = f"models/runs/{list(params.runs)[-1]}"
-    rankgrad("predict", run, f"data/raw/{example}/{file}", "-o", "answers.jsonl")
+    run = f"models/runs/{kept[-1]}"
+    rankgrad("predict", run, raw / file, "-o", "answers.jsonl")
     answers = [json.loads(line) for line in Path("answers.jsonl").read_text().splitlines()]
     assert len(answers) >= rows
     if example == "captions":
-        table, images = f"data/raw/{example}/{file}", f"data/raw/{example}/images"
-        rankgrad("predict", run, table, "--input", "caption", "--among", images, "-o", "found.jsonl")
+        rankgrad("predict", run, raw / file, "--input", "caption", "--among", raw / "images", "-o", "found.jsonl")
         neighbors = [json.loads(line) for line in Path("found.jsonl").read_text().splitlines()]
         assert len(neighbors) == 10 * len(answers)
         assert neighbors[0]["id"].startswith("a ")

@@ -48,14 +48,18 @@ RUNS = {  # task, dataset, loss, sorter, main metric
 def params():
     """Return the params of six runs of four tasks, two of them compared."""
     rows = {"train": 5000, "val": 10, "test": TEST, "gate": 10}
-    datasets = {name: {"args": {"canvas": 16}, "rows": rows} for name in params_of({})["datasets"]}
-    values = params_of({"compute": {"threads": 1}, "datasets": datasets})
-    common = {"model": {"name": "linear", "backbone": {"name": "convnet"}}, "auxiliary": {"name": "none"}}
+    dataset = {"args": {"canvas": 16}, "rows": rows}
+    values = params_of({"compute": {"threads": 1}, "datasets": dict.fromkeys(params_of({})["datasets"], dataset)})
+    common = {
+        "model": {"name": "linear", "backbone": {"name": "convnet"}},
+        "auxiliary": {"name": "none"},
+        "seeds": [1, 2],
+    }
     runs = {}
     for name, (task, dataset, loss, sorter, _) in RUNS.items():
-        start = f"models/runs/{RANKER + '/seed1' if task == 'score_ranking' else 'none'}"
-        runs[name] = {"task": task, "dataset": dataset, "loss": {"name": loss}, "sorter": sorter, "start": start}
-        runs[name] |= common | {"seeds": [1, 2]}
+        start = f"models/runs/{RANKER}/seed1" if task == "score_ranking" else "models/runs/none"
+        own = {"task": task, "dataset": dataset, "loss": {"name": loss}, "sorter": sorter, "start": start}
+        runs[name] = common | own
     comparison = {"question": QUESTION, "metric": "spearman", "baseline": USUAL, "runs": [OURS]}
     sorters = {name: values["sorters"][name] for name in ("lstm", "laplace")}
     benchmark = dict.fromkeys(sorters, "sodeep")

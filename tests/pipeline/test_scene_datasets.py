@@ -280,20 +280,16 @@ def test_scenes_in_memory_are_those_of_the_recipes(digit_sets):
 
 class TestClips:
     def test_each_frame_is_drawn_where_the_camera_has_moved_and_cut_off_at_the_edges(self, digit_sets):
-        dataset = build("clips", drift=4.0)
-        recipe = dataset.draw(digit_sets["val"], range(8), generator(1, "test"))
-        frames, wrong = dataset.pictures(recipe, digit_sets["val"]), []
-        for row in range(8):
-            (down, right), zoom = recipe["drift"][row].tolist(), recipe["zoom"][row].item()
-            boxes = list(boxes_of(recipe, row).values())
-            glyphs = digit_sets["val"].images[digit_sets["val"].rows_of(torch.tensor([glyph for *_, glyph in boxes]))]
-            for frame in range(7):
-                magnified, step = zoom ** (frame - 3), frame - 3
-                # On a canvas that is larger by 16 on each side.
-                moved = [(size * magnified, 32 + (top - 16) * magnified + down * step,
-                          32 + (left - 16) * magnified + right * step) for size, top, left, _ in boxes]  # fmt: skip
-                drawn = draw(glyphs[None], *torch.tensor(moved).T[:, None], canvas=64)[0, 16:48, 16:48]
-                wrong.append((drawn.int() - frames[row, frame].int()).abs() > 1)
+        dataset, glyphs = build("clips", drift=4.0), digit_sets["val"]
+        recipe, wrong = dataset.draw(glyphs, range(8), generator(1, "test")), []
+        frames, shown = dataset.pictures(recipe, glyphs), glyphs.images[glyphs.rows_of(recipe["glyph"])]
+        for frame in range(7):
+            magnified, drift = recipe["zoom"][:, None] ** (frame - 3), recipe["drift"][:, None] * (frame - 3)
+            # On a canvas that is larger by 16 on each side.
+            down = 32 + (recipe["top"] - 16) * magnified + drift[..., 0]
+            right = 32 + (recipe["left"] - 16) * magnified + drift[..., 1]
+            drawn = draw(shown, recipe["size"] * magnified, down, right, canvas=64)[:, 16:48, 16:48]
+            wrong.append((drawn.int() - frames[:, frame].int()).abs() > 1)
         # A pixel whose center is on a box's edge may fall on either side.
         assert torch.stack(wrong).float().mean() < 1e-4
 

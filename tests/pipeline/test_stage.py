@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -111,22 +112,19 @@ def test_the_state_of_other_params_is_set_aside_and_resumed_once_they_are_back(t
     aside = Path(".checkpoints/set_aside/train/label_ranking-rlsep")
     half = aside / f"{'f' * 16}.partial-7-removed"  # as a kill leaves it
     half.mkdir(parents=True)
-    times = iter(range(1, 9))
-
-    def worked(rate: float) -> Path:
-        folder, now = begun(rate=rate), next(times)
-        os.utime(folder, ns=(now, now))
-        return folder
-
-    first, second = worked(0.1), worked(0.2)
+    folders, resumed = [], []
+    for time, rate in enumerate((0.1, 0.2, 0.1, 0.3, 0.4), 1):
+        folder = begun(rate=rate)
+        assert [*folder.parent.iterdir()] == [folder]
+        resumed.append((folder / "epoch-0002").exists())
+        (folder / "epoch-0002").mkdir(exist_ok=True)
+        os.utime(folder, ns=(time, time))
+        folders.append(folder)
     assert not half.exists()
-    assert list(first.parent.iterdir()) == [second]
-    assert worked(0.1) == first
-    assert (first / "epoch-0001").is_dir()
-    third, fourth = worked(0.3), worked(0.4)
+    first, _, again, third, _ = folders
+    assert (again, resumed) == (first, [False, False, True, False, False])
     # Of three, the two that were worked on last.
     assert {path.name for path in aside.iterdir()} == {first.name, third.name}
-    assert list(first.parent.iterdir()) == [fourth]
 
 
 def test_other_data_are_another_state_and_another_trainings_code_is_not(tmp_path, monkeypatch):
@@ -150,9 +148,7 @@ def test_a_package_of_another_version_than_the_recorded_one_stops_a_stage(ended)
     recorded.write_text("torch 1.13\n")
     status, message = ended()
     assert status == 1
-    assert "torch is" in message
-    assert "1.13" in message
-    assert "dvc repro --force code" in message
+    assert re.search(r"torch is.*1\.13.*dvc repro --force code", message)
 
 
 @pytest.mark.parametrize(

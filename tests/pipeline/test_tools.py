@@ -28,21 +28,21 @@ class TestShip:
         stages = {name: {"cmd": "x", "deps": [], "outs": []} for name in names}
         YAML().dump({"stages": stages}, Path("dvc.lock"))
 
-    def test_a_sorter_goes_into_the_package_with_its_origin(self, project):
+    def test_a_sorter_and_a_label_ranker_go_into_the_package_with_their_origin(self, project):
         folder = ship.ship("any")
         assert folder == Path("src/rankgrad/sorters/pretrained/any")
         assert load_model(folder).length is None
         assert json.loads((folder / "origin.json").read_text())["cmd"] == "x"
-
-    def test_a_label_ranker_goes_there_in_half_precision(self, project):
         folder = ship.ship("label_ranking")
         assert folder == Path("src/rankgrad/models/pretrained/label_ranking")
         assert {path.name for path in folder.iterdir()} == {"model.json", "model.safetensors", "origin.json"}
         weights = load_file(folder / "model.safetensors").values()
         assert {tensor.dtype for tensor in weights if tensor.is_floating_point()} == {torch.float16}
-        images, shipped = torch.randint(0, 256, (2, 1, 16, 16), dtype=torch.uint8), load_model(folder)
-        trained = load_model("models/runs/label_ranking")
-        assert torch.allclose(shipped(images)[0], trained(images)[0], atol=1e-2)
+        images, trained = (
+            torch.randint(0, 256, (2, 1, 16, 16), dtype=torch.uint8),
+            load_model("models/runs/label_ranking"),
+        )
+        assert torch.allclose(load_model(folder)(images)[0], trained(images)[0], atol=1e-2)
 
     @pytest.mark.parametrize(
         ("name", "expected"),

@@ -217,14 +217,14 @@ def test_warped_images_are_those_of_scipy(colors, generator):
     moved_images = warped(images, torch.Generator().manual_seed(5), shift=3, zoom=1.3, rotation=40.0)
     assert moved_images.dtype == torch.uint8
     draws = torch.rand(4, 20, generator=torch.Generator().manual_seed(5)).double().numpy() * 2 - 1
-    center = np.array([5.0, 7.5])
-    for number, (down, right, scale, turn) in enumerate(draws.T):
-        angle = math.radians(40 * turn)
-        back = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]) / 1.3**scale
-        origin = center - back @ (center + np.array([down, right]) * 3)
-        for image, moved in zip(images[number].double().numpy(), moved_images[number].double().numpy(), strict=True):
-            expected = affine_transform(image, back, origin, order=1, mode="grid-constant")
-            assert np.abs(moved - expected).max() < 0.51  # rounded
+    center = np.array([0, 5.0, 7.5])
+    for image, moved, (down, right, scale, turn) in zip(images.double(), moved_images, draws.T, strict=True):
+        angle, factor = math.radians(40 * turn), 1.3**scale
+        turned = [[factor, 0, 0], [0, math.cos(angle), -math.sin(angle)], [0, math.sin(angle), math.cos(angle)]]
+        back = np.array(turned) / factor  # colors are apart
+        origin = center - back @ (center + np.array([0, down, right]) * 3)
+        expected = affine_transform(image.numpy(), back, origin, order=1, mode="grid-constant")
+        assert np.abs(moved.double().numpy() - expected).max() < 0.51  # rounded
 
 
 def test_warped_and_views_refuse_what_they_cannot_draw(generator):
