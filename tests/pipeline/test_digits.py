@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import os
 import shutil
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -33,13 +32,13 @@ class TestMnist:
         """Four files in MNIST's format with contents of their own, packed, and their sums."""
         contents = {}
         for number, name in enumerate(mnist.FILES):
-            rows, values = 30 if name.startswith("train") else 12, np.random.default_rng(number)
+            rows = 30 if name.startswith("train") else 12
+            header, values = [0x801, rows], np.arange(rows, dtype=np.uint8) % 10
             if "images" in name:
-                pixels = values.integers(0, 256, (rows, 28, 28), dtype=np.uint8)
-                pixels[7] = pixels[2]  # a picture that stands there twice
-                contents[name] = struct.pack(">IIII", 0x803, rows, 28, 28) + pixels.tobytes()
-            else:
-                contents[name] = struct.pack(">II", 0x801, rows) + (np.arange(rows) % 10).astype(np.uint8).tobytes()
+                header = [0x803, rows, 28, 28]
+                values = np.random.default_rng(number).integers(0, 256, (rows, 28, 28), dtype=np.uint8)
+                values[7] = values[2]  # a picture that stands there twice
+            contents[name] = np.array(header, ">u4").tobytes() + values.tobytes()
         monkeypatch.setattr(mnist, "FILES", {name: hashlib.md5(raw).hexdigest() for name, raw in contents.items()})
         root = tmp_path / "given" / "MNIST" / "raw"
         root.mkdir(parents=True)

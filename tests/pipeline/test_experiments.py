@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from dvc.repo import Repo
-from ruamel.yaml import YAML
 
 from pipelines.config import scales
 from pipelines.config.schema import read
@@ -71,6 +70,34 @@ class TestGpu:
         assert (study.runs, study.made_by["commit"]) == (["lstm", "cnn-unpadded"], "a")
 
 
+STAGES = """
+stages:
+  train:
+    foreach: ${runs}
+    do:
+      cmd:
+        - mkdir -p models/runs/${key}
+        - cp prepared/${key}.json models/runs/${key}/run.json
+      deps: [src, data]
+      params: ["runs.${key}", "training.${item.task}"]
+      outs: ["models/runs/${key}"]
+  evaluate:
+    foreach: ${runs}
+    do:
+      cmd:
+        - mkdir -p predictions metrics/runs
+        - cp prepared/${key}.parquet predictions
+        - cp prepared/${key}.csv metrics/runs
+      deps: [src, "models/runs/${key}"]
+      params: [evaluate, "runs.${key}.seeds"]
+      outs: ["predictions/${key}.parquet", "metrics/runs/${key}.csv"]
+  rival:
+    cmd: cp prepared/b.parquet predictions/c.parquet
+    deps: [predictions/b.parquet]
+    outs: [predictions/c.parquet]
+"""
+
+
 class TestKeep:
     @pytest.fixture(scope="class")
     def made(self, tmp_path_factory) -> Path:
@@ -81,16 +108,6 @@ class TestKeep:
         values["runs"] = {"a": run, "b": run}
         comparison = {"question": "?", "metric": "spearman", "baseline": "a", "runs": ["b"], "rivals": ["c"]}
         values["comparisons"] = {"both": comparison}
-        train = {"cmd": ["mkdir -p models/runs/${key}", "cp prepared/${key}.json models/runs/${key}/run.json"],
-                 "deps": ["src", "data"], "params": ["runs.${key}", "training.${item.task}"],
-                 "outs": ["models/runs/${key}"]}  # fmt: skip
-        tested = ["mkdir -p predictions metrics/runs", "cp prepared/${key}.parquet predictions",
-                  "cp prepared/${key}.csv metrics/runs"]  # fmt: skip
-        test = {"cmd": tested, "deps": ["src", "models/runs/${key}"], "params": ["evaluate", "runs.${key}.seeds"],
-                "outs": ["predictions/${key}.parquet", "metrics/runs/${key}.csv"]}  # fmt: skip
-        stages = {name: {"foreach": "${runs}", "do": do} for name, do in (("train", train), ("evaluate", test))}
-        stages["rival"] = {"cmd": "cp prepared/b.parquet predictions/c.parquet", "deps": ["predictions/b.parquet"],
-                           "outs": ["predictions/c.parquet"]}  # fmt: skip
         record = {"seeds": [1, 2], "best": 2, "setting": {}, "tried": [], "validation": {"1": 0.1, "2": 0.2}}
         with contextlib.chdir(folder):
             git("init", "--quiet")
@@ -109,7 +126,7 @@ class TestKeep:
                 results.write(prepared / f"{name}.csv", evaluate(name, statistics, resamples=20, seed=0))
                 (prepared / f"{name}.json").write_text(json.dumps(record))
             (OURS / "params.yaml").write_text(json.dumps(values, indent=1))
-            YAML().dump({"stages": stages}, Path("dvc.yaml"))
+            Path("dvc.yaml").write_text(STAGES)
             (OURS / "dvc.yaml").symlink_to("../dvc.yaml")
             with contextlib.chdir(OURS), Repo(".") as repo:
                 repo.reproduce()

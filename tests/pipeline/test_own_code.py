@@ -244,7 +244,6 @@ REFUSED = [
     ("sorters/tanh_ranks.py", SORTER.format("3.5 - scores / scores.abs().max()"), "sorters.tanh", "on other lists"),
     ("metrics/displacement.py", METRIC.format("scores.mean(-1) - scores.mean()"), "training.score_ranking",
      "on other lists"),
-    ("sorters/tanh_ranks.py", SORTER.format("3.5 - scores / 10 * torch.rand(6)"), "sorters.tanh", "second call"),
     ("sorters/tanh_ranks.py", SORTER.replace("(Sorter)", "").format(0), "sorters.tanh", "TanhRanks"),
     ("metrics/displacement.py", METRIC.format("scores.mean()"), "training.score_ranking", "expected one number per"),
     ("metrics/displacement.py", METRIC.replace("target", "price").format(0), "training.score_ranking", "scores, price"),

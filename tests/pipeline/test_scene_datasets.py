@@ -27,7 +27,7 @@ from studies.figures import rlsep_scenes
 from conftest import ROOT, SUBSET, refusal, with_cell, with_column  # isort: skip
 
 ROWS = {"train": 80, "val": 40, "test": 40, "gate": 40}
-SCENE = {"rows": ROWS, "canvas": 32, "digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.0, "seed": 1}
+SCENE = {"canvas": 32, "digits_per_image": (3, 6), "scale": (1.0, 4.0), "overlap": 0.0}
 BLOCKS = {
     "ranked_mnist": SCENE,
     "clips": SCENE | {"drift": 0.5, "zoom": 1.05, "viewers": 40, "train_viewers": 35, "sessions": 8, "scale_use": 2.0},
@@ -48,16 +48,16 @@ PARAMS = merged(read(ROOT / "params.yaml"), read(ROOT / "scales/tiny.yaml"))
 
 
 def build(name, **changed) -> Scenes:
-    return lookup.find("datasets", name.partition("-")[0])(**(BLOCKS | VARIANTS)[name] | changed)
+    options = {"rows": ROWS, "seed": 1} | (BLOCKS | VARIANTS)[name] | changed
+    return lookup.find("datasets", name.partition("-")[0])(**options)
 
 
 @cache
 def settings():
     blocks = {}
-    for name, options in json.loads(json.dumps(BLOCKS | VARIANTS)).items():
-        rows, seed = options.pop("rows"), options.pop("seed")
+    for name, args in json.loads(json.dumps(BLOCKS | VARIANTS)).items():
         dataset = name.partition("-")[0]
-        blocks[name] = {"name": dataset, "raw": "data/raw/subset", "rows": rows, "seed": seed, "args": options}
+        blocks[name] = {"name": dataset, "raw": "data/raw/subset", "rows": ROWS, "seed": 1, "args": args}
     return check_shapes(merged(PARAMS, {"compute": {"threads": 1}}) | {"datasets": blocks})
 
 

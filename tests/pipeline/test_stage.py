@@ -1,6 +1,5 @@
 """How a stage runs: one at a time, its errors in a line; and where a training keeps its state."""
 
-import json
 import os
 import re
 import sys
@@ -162,8 +161,8 @@ def test_a_package_of_another_version_than_the_recorded_one_stops_a_stage(ended)
 )  # fmt: skip
 @pytest.mark.parametrize("by_dvc", [True, False])  # which records them afterwards
 def test_a_stage_whose_sources_change_meanwhile_fails_and_flows_try_again(ended, monkeypatch, line, changed, by_dvc):
-    stage = {"foreach": "${runs}", "do": {"params": ["runs.${key}.rate"], "deps": ["${item.raw}"]}}
-    Path("dvc.yaml").write_text(json.dumps({"stages": {"made": stage}}))
+    made = "{foreach: '${runs}', do: {params: ['runs.${key}.rate'], deps: ['${item.raw}']}}"
+    Path("dvc.yaml").write_text(f"stages: {{made: {made}}}")
     Path("params.yaml").write_text("runs: {one: {raw: raw, rate: 1}, two: {raw: raw, rate: 3}}")
     Path("raw").mkdir()
     Path("raw/first.csv").write_text("row")

@@ -85,14 +85,15 @@ def planted(tmp_path, monkeypatch):
             monkeypatch.setattr(study, name, value, raising=name not in names)
 
     monkeypatch.chdir(tmp_path)
-    for cached in (
+    caches = (
         aslib.read,
         human_orders.read,
         human_orders.inputs,
         cranfield.read,
         cranfield_texts.pairs,
         graded_search.read,
-    ):
+    )
+    for cached in caches:
         cached.cache_clear()
     return write
 
@@ -227,17 +228,16 @@ class TestScenario:
         np.testing.assert_array_equal(table.iloc[:, 1:].to_numpy(dtype=float), expected)
 
     def test_a_scenario_without_a_cutoff_a_repetition_and_a_broken_line_are_refused(self, tmp_path):
-        self.make(tmp_path, cutoff="")
-        with pytest.raises(ValueError, match=r"description\.txt.*cutoff"):
-            scenarios.table_of(tmp_path)
-        self.make(tmp_path)
-        folds = tmp_path / "cv.arff"
-        folds.write_text(folds.read_text() + "b,2,1\n")
-        with pytest.raises(ValueError, match=r"cv\.arff.*twice"):
-            scenarios.table_of(tmp_path)
-        folds.write_text(folds.read_text() + "b,2\n")
-        with pytest.raises(ValueError, match=r"cv\.arff: line 11 has 2 cells, expected 3"):
-            scenarios.table_of(tmp_path)
+        for changes, line, message in (
+            ({"cutoff": ""}, "", r"description\.txt.*cutoff"),
+            ({}, "b,2,1\n", r"cv\.arff.*twice"),
+            ({}, "b,2\n", r"cv\.arff: line 10 has 2 cells, expected 3"),
+        ):
+            self.make(tmp_path, **changes)
+            with (tmp_path / "cv.arff").open("a") as folds:
+                folds.write(line)
+            with pytest.raises(ValueError, match=message):
+                scenarios.table_of(tmp_path)
 
 
 def test_a_file_of_votes_becomes_features_and_votes_and_another_is_refused(tmp_path, monkeypatch):
