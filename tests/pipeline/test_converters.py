@@ -84,7 +84,7 @@ def make_coco_captions(raw: Path) -> dict[str, list[str]]:
 
 def test_test_images_of_coco_are_searched_in_galleries_of_about_equal_size_in_their_order(tmp_path, monkeypatch):
     make_coco_captions(tmp_path)
-    monkeypatch.setattr(coco_captions, "GALLERY", 2)
+    monkeypatch.setattr(coco_captions, "GALLERY", 3)
     rows = coco_captions.table(tmp_path)
     assert rows[rows["split"] == "test"]["gallery"].tolist() == ["test 0"] * 3 + ["test 1"] * 2
 
