@@ -3,17 +3,21 @@
 The key is a run unless the docstring says otherwise. A cell is empty if a run lacks the metric.
 """
 
+from collections.abc import Collection, Iterable, Sequence
+from itertools import product
+
 import pandas as pd
 
 from pipelines.reporting.results import cell
 from rankgrad.io.results import minus
 from studies import papers
-from studies.intervals import check_seeds, of_seeds, small_p, with_half
+from studies.intervals import adjusted, check_seeds, of_seeds, small_p, with_half
 from studies.kept import Study
 
 __all__ = [
-    "accuracy", "at_an_end", "at_ends_of_splits", "both_ends", "gain", "in_sodeep", "in_the_paper", "mean", "of_both",
-    "of_digit", "of_scale", "of_split", "over_folds", "p_of", "percent", "ranked_apart", "spread", "tau_apart", "value",
+    "accuracy", "at_an_end", "at_an_end_of", "at_ends", "at_ends_of_splits", "both_ends", "gain", "holm_p",
+    "in_sodeep", "in_the_paper", "mean", "of_both", "of_digit", "of_scale", "of_split", "over_folds", "p_among",
+    "p_of", "percent", "ranked_apart", "settings", "spread", "tau_apart", "value",
 ]  # fmt: skip
 
 RANKER = "label_ranking-rlsep-label_attention"
@@ -46,15 +50,42 @@ def p_of(study: Study, run: str, metric: str, baseline: str) -> str:
     return small_p(study.leaf(run, name)[0]) if study.has(run, name) else ""
 
 
+def p_among(study: Study, run: str, metric: str, baseline: str, *others: str) -> str:
+    """Show p of the difference from a baseline, Holm-adjusted for all runs, and for other metrics of the table."""
+    p = holm_p(study, study.runs, [metric, *others], baseline).get((run, metric))
+    return "" if p is None else small_p(p)
+
+
+def holm_p(study: Study, runs: Iterable[str], metrics: Iterable[str], baseline: str) -> dict[tuple[str, str], float]:
+    """Return p of differences from a baseline by run and metric, Holm-adjusted for all that the study has."""
+    p_values = {}
+    for run, metric in product(runs, metrics):
+        name = f"p of {minus(metric, baseline)}"
+        if study.has(run, name):
+            p_values[run, metric] = study.leaf(run, name)[0]
+    return adjusted(p_values)
+
+
 def at_an_end(study: Study, run: str) -> str:
     """Show in how many folds the lowest or the highest value of the run's grid was chosen."""
     grids = study.made_by["params"]["runs"].get(run, {}).get("grid", {})
-    chosen = at_end = 0
-    for option, grid in grids.items():
-        for setting in study.by_fold(run, f"setting.{option}").values():
-            chosen += 1
-            at_end += setting in (min(grid), max(grid))
-    return f"{at_end} of {chosen}" if chosen else ""
+    return "; ".join(at_ends(study, [run], option, grid) for option, grid in grids.items())
+
+
+def at_an_end_of(study: Study, run: str, option: str, of_trees: str) -> str:
+    """Show in how many folds the lowest or the highest value was chosen of a grid of networks, or of trees."""
+    return at_ends(study, [run], option, study.made_by["params"][of_trees if run == "lightgbm" else option])
+
+
+def at_ends(study: Study, runs: Collection[str], option: str, grid: Sequence[float]) -> str:
+    """Return how often the lowest or the highest value of a grid was chosen; empty if nothing was chosen."""
+    chosen = settings(study, runs, option)
+    return f"{sum(setting in (min(grid), max(grid)) for setting in chosen)} of {len(chosen)}" if chosen else ""
+
+
+def settings(study: Study, runs: Collection[str], option: str) -> list[float]:
+    """Return the values that runs chose for an option."""
+    return [row.value for row in study.rows if row.run in runs and row.metric == f"setting.{option}"]
 
 
 # --- RLSEP's Tables 1 and 2: the key of a row is a metric. ---

@@ -1,6 +1,7 @@
 """Means over seeds or splits with intervals and tests, for tables of kept results."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,10 @@ from rankgrad.evaluation import holm
 from studies.kept import Study
 
 __all__ = [
-    "adjusted", "check_seeds", "half_width", "of_seeds", "over_splits", "p_of_zero", "paired", "small_p", "with_half",
+    "adjusted", "check_seeds", "compared", "half_width", "of_seeds", "over_splits", "paired", "small_p", "with_half",
 ]  # fmt: skip
 
+Key = TypeVar("Key", bound=Hashable)
 Values = Sequence[float] | np.ndarray | pd.Series
 HELD_OUT = 0.2 / 0.8  # ratio of test rows to training rows in random splits
 
@@ -58,26 +60,33 @@ def p_of_zero(differences: pd.Series) -> float:
     return float(ttest_1samp(differences, 0).pvalue) if differences.any() else 1.0
 
 
-def adjusted(p_values: dict[str, float]) -> dict[str, float]:
+def adjusted(p_values: Mapping[Key, float]) -> dict[Key, float]:
     """Return Holm-adjusted p-values."""
     return dict(zip(p_values, holm(list(p_values.values())), strict=True))
 
 
-def paired(pairs: Sequence[tuple[pd.Series, pd.Series]]) -> list[str]:
-    """Return the cells of a table: means over seeds, each with its difference from the standard method.
+def compared(gains: Mapping[Key, pd.Series], form: str = "+.3f") -> dict[Key, list[str]]:
+    """Return each mean difference with its 95% interval, and p of a paired t-test, Holm-adjusted for all of them."""
+    p_values = adjusted({key: p_of_zero(gain) for key, gain in gains.items()})
+    return {key: [with_half(gain, form), small_p(p_values[key])] for key, gain in gains.items()}
 
-    The difference has a 95% interval, and p of a paired t-test over seeds, Holm-adjusted for all pairs.
+
+def paired(values: Mapping[tuple[Any, str], pd.Series], usual: str) -> dict[tuple[Any, str], str]:
+    """Return the mean over seeds for each case and method, with its difference from the standard method.
 
     >>> usual = pd.Series([0.4, 0.4, 0.6], [1, 2, 3])
-    >>> paired([(pd.Series([0.5, 0.6, 0.7], [1, 2, 3]), usual), (usual, usual)])
-    ['0.600 (+0.133 ± 0.143, p 0.114)', '0.467 (+0.000 ± 0.000, p 1.000)']
+    >>> ours = pd.Series([0.5, 0.6, 0.7], [1, 2, 3])
+    >>> paired({(1, "mse"): usual, (1, "ours"): ours, (1, "same"): usual}, "mse")[1, "ours"]
+    '0.600 (+0.133 ± 0.143, p 0.114)'
     """
-    for values, usual in pairs:
-        check_seeds(values, usual)
-    p_values = holm([p_of_zero(values - usual) for values, usual in pairs])
-    cells = []
-    for (values, usual), p in zip(pairs, p_values, strict=True):
-        cells.append(f"{values.mean():.3f} ({with_half(values - usual, '+.3f')}, p {small_p(p)})")
+    gains = {}
+    for (case, method), of_method in values.items():
+        if method != usual:
+            check_seeds(of_method, values[case, usual])
+            gains[case, method] = of_method - values[case, usual]
+    cells = {key: f"{of_method.mean():.3f}" for key, of_method in values.items()}
+    for key, (gain, p) in compared(gains).items():
+        cells[key] += f" ({gain}, p {p})"
     return cells
 
 

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from pipelines.reporting.results import markdown
 from rankgrad.io.atomic import replaced_file
 from studies import cells, papers, tables
-from studies.kept import read
+from studies.kept import Study, read
 
 __all__ = ["PLACES", "page_of", "text_of", "write"]
 
@@ -42,14 +42,22 @@ def _table(block: dict[str, Any]) -> str:
     study = read(block["study"])
     if "computed" in block:
         return getattr(tables, block["computed"])(study)
+    keys = block["rows"] if "rows" in block else _best_first(study, block["best_first"])
     columns = [text.split() for text in block["columns"].values()]
     rows = []
-    for shown, key in block["rows"].items():
+    for shown, key in keys.items():
         row = [getattr(cells, cell)(study, key, *arguments) for cell, *arguments in columns]
         rows.append([shown, *row])
     seeds = len({row.seed for row in study.rows} - {None})
-    title = block.get("title", "").format(seeds=seeds)
+    shape = {row.metric: row.value for row in study.rows if row.run == "table"}
+    title = block.get("title", "").format(seeds=seeds, **shape)
     return title + markdown([block["first"], *block["columns"]], rows)
+
+
+def _best_first(study: Study, metric: str) -> dict[str, str]:
+    """Return the runs that have a metric, those with the highest value first."""
+    runs = [run for run in study.runs if study.has(run, metric)]
+    return {run: run for run in sorted(runs, key=lambda run: -study.leaf(run, metric)[0])}
 
 
 def _commands(commands: dict[str, list[str]]) -> str:

@@ -1,24 +1,22 @@
 """Tables whose rows depend on a study's numbers; each function takes a study and returns Markdown."""
 
 import re
-from collections.abc import Collection
+from itertools import product
 
 import numpy as np
 import pandas as pd
 from scipy.stats import friedmanchisquare, rankdata, ttest_ind, ttest_rel, wilcoxon
 
 from pipelines.reporting.results import cell, markdown
-from rankgrad.evaluation import holm
-from rankgrad.io.results import minus
 from rankgrad.tasks.label_ranking import LabelRanking
 from studies import papers
-from studies.cells import gain, mean, value
-from studies.intervals import adjusted, check_seeds, of_seeds, over_splits, p_of_zero, paired, small_p, with_half
+from studies.cells import at_ends, gain, holm_p, mean, settings
+from studies.intervals import adjusted, check_seeds, compared, of_seeds, over_splits, paired, small_p, with_half
 from studies.kept import Study
 
 __all__ = [
-    "aslib", "by_batch", "compared_runs", "cranfield", "four_digits", "graded_search", "human_orders",
-    "label_ranking_sets", "made_data", "of_points", "over_rivals",
+    "aslib", "before", "by_batch", "compared_runs", "four_digits", "human_orders", "label_ranking_sets", "made_data",
+    "of_points", "over_rivals",
 ]  # fmt: skip
 
 # --- RLSEP's Table 1. ---
@@ -38,22 +36,20 @@ def over_rivals(study: Study) -> str:
     runs = {}
     for loss in papers.LOSSES:
         runs[loss] = next(run for run in study.runs if run.startswith(f"label_ranking-{loss}-"))
-    margins, of_paper, by_seed, welch = {}, {}, {}, {}
-    for metric in METRICS:
-        ours = of_seeds(study, runs["rlsep"], metric)
-        for rival in ("multilabel_cross_entropy", "lsep"):
-            key, theirs = (metric, rival), of_seeds(study, runs[rival], metric)
-            check_seeds(ours, theirs)
-            margins[key] = 100 * (ours - theirs).mean()
-            of_paper[key] = _of_paper(metric, "rlsep") - _of_paper(metric, rival)
-            by_seed[key] = float(ttest_rel(ours, theirs).pvalue)
-            welch[key] = float(ttest_ind(ours, theirs, equal_var=False).pvalue)
+    margins, by_seed, welch = {}, {}, {}
+    for key in product(METRICS, ("multilabel_cross_entropy", "lsep")):
+        metric, rival = key
+        ours, theirs = (of_seeds(study, runs[loss], metric) for loss in ("rlsep", rival))
+        check_seeds(ours, theirs)
+        margins[key] = 100 * (ours - theirs).mean(), _of_paper(metric, "rlsep") - _of_paper(metric, rival)
+        by_seed[key] = float(ttest_rel(ours, theirs).pvalue)
+        welch[key] = float(ttest_ind(ours, theirs, equal_var=False).pvalue)
     by_seed, welch = adjusted(by_seed), adjusted(welch)
     rows = []
-    for key, margin in margins.items():
+    for key, (margin, of_paper) in margins.items():
         metric, rival = key
         p_values = [small_p(by_seed[key]), small_p(welch[key])]
-        rows.append([METRICS[metric], papers.LOSSES[rival], f"{margin:+.1f}", *p_values, f"{of_paper[key]:+.1f}"])
+        rows.append([METRICS[metric], papers.LOSSES[rival], f"{margin:+.1f}", *p_values, f"{of_paper:+.1f}"])
     columns = ["metric", "over", "margin", "p, paired by seed", "p, Welch", "the paper's margin"]
     return f"{MARGINS}\n\n{markdown(columns, rows)}"
 
@@ -92,24 +88,14 @@ def of_points(study: Study) -> str:
     """Show the mean over seeds for each method and fraction of flipped labels, compared within a table."""
     tables = []
     for usual, (title, methods) in POINTS.items():
-        values = {name: _by_flipped(study, method) for name, method in methods.items()}
-        of_usual = _by_flipped(study, usual)
-        pairs = []
-        for name, method in methods.items():
-            if method != usual:
-                pairs += zip(values[name], of_usual, strict=True)
-        compared = iter(paired(pairs))
-        rows = []
-        for name, method in methods.items():
-            cells = [f"{seeds.mean():.3f}" if method == usual else next(compared) for seeds in values[name]]
-            rows.append([name, *cells])
+        values = {}
+        for flipped, method in product(FLIPPED, methods.values()):
+            values[flipped, method] = of_seeds(study, f"points-{method}-{flipped}", "mean_average_precision")
+        cells = paired(values, usual)
+        rows = [[name, *(cells[flipped, method] for flipped in FLIPPED)] for name, method in methods.items()]
         columns = ["method", *(f"{flipped}%" for flipped in FLIPPED)]
         tables.append(f"**{title}.**\n\n{markdown(columns, rows)}")
     return "\n".join(tables)
-
-
-def _by_flipped(study: Study, method: str) -> list[pd.Series]:
-    return [of_seeds(study, f"points-{method}-{flipped}", "mean_average_precision") for flipped in FLIPPED]
 
 
 # --- Many networks at once: runs `<what>, <method>`, with Student's t over seeds. ---
@@ -121,21 +107,30 @@ MADE_DATA = {
 USUAL_ORDER, USUAL_DIGITS = "mse", "SoftSort, binary cross-entropy"
 
 
+def before(study: Study, suffix: str) -> list[str]:
+    """Return what stands before a suffix of runs, such as the sets of a method."""
+    return [run.removesuffix(suffix) for run in study.runs if run.endswith(suffix)]
+
+
+def _methods(study: Study, name: str) -> list[str]:
+    """Return the methods with a run on a set."""
+    prefix = f"{name}, "
+    return [run.removeprefix(prefix) for run in study.runs if run.startswith(prefix)]
+
+
 def made_data(study: Study) -> str:
     """Show the mean over seeds for each kind of data and loss, each compared with the first loss."""
     tables = []
     for metric, (title, losses) in MADE_DATA.items():
-        suffix = f", {losses[0]}"
-        values, pairs = {}, []
-        for data in (run.removesuffix(suffix) for run in study.runs if run.endswith(suffix)):
-            usual, *rivals = (of_seeds(study, f"{data}, {loss}", metric) for loss in losses)
-            values[data] = [usual, *rivals]
-            pairs += [(seeds, usual) for seeds in rivals]
-        compared = iter(paired(pairs))
+        kinds = before(study, f", {losses[0]}")
+        values = {}
+        for data, loss in product(kinds, losses):
+            values[data, loss] = of_seeds(study, f"{data}, {loss}", metric)
+        cells = paired(values, losses[0])
         rows = []
-        for data, (usual, *rivals) in values.items():
-            cells = [next(compared) for _ in rivals]
-            rows.append([data, f"{usual.mean():.3f}", *cells, with_half(rivals[-1] - rivals[-2], "+.3f")])
+        for data in kinds:
+            last = values[data, losses[-1]] - values[data, losses[-2]]
+            rows.append([data, *(cells[data, loss] for loss in losses), with_half(last, "+.3f")])
         tables.append(markdown([f"synthetic data, by {title}", *losses, f"{losses[-1]} minus {losses[-2]}"], rows))
     return "\n".join(tables)
 
@@ -143,8 +138,7 @@ def made_data(study: Study) -> str:
 def label_ranking_sets(study: Study) -> str:
     """Show tau for each set and method, and Wilcoxon and Friedman tests over all sets."""
     sets = [run for run in study.runs if study.has(run, "rows")]
-    prefix = f"{sets[0]}, "
-    methods = [run.removeprefix(prefix) for run in study.runs if run.startswith(prefix)]
+    methods = _methods(study, sets[0])
     shape = ("rows", "features", "labels")
     means, rows = pd.DataFrame(index=methods, columns=sets, dtype=float), []
     for name in sets:
@@ -172,8 +166,8 @@ def _over_sets(study: Study, means: pd.DataFrame) -> str:
             above = f"{(gain > 0).sum()} of {len(gain)}"
             against = [with_half(gain.to_numpy(), "+.3f"), above, small_p(p_values[method])]
         runs = [f"{name}, {method}" for name in means.columns]
-        at_ends = np.isin(_settings(study, runs, "rate"), [rates[0], rates[-1]])
-        longest = np.isin(_settings(study, runs, "steps"), steps[-1])
+        at_ends = np.isin(settings(study, runs, "rate"), [rates[0], rates[-1]])
+        longest = np.isin(settings(study, runs, "steps"), steps[-1])
         ends = [f"{at_ends.mean():.0%}", f"{longest.mean():.0%}"]
         rows.append([method, f"{means.loc[method].mean():.3f}", f"{ranks[method]:.1f}", *against, *ends])
     columns = ["method", "mean tau", "mean rank", f"minus {USUAL_ORDER}", f"datasets above {USUAL_ORDER}", "p (Holm)"]
@@ -193,15 +187,13 @@ HUMAN_METRICS = {"ranked accuracy": "accuracy", "tau-b": "kendall", "ranked 0-1"
 
 def human_orders(study: Study) -> str:
     """Show each method on each set, and how much better RLSEP is; p is Holm-adjusted for all sets and methods."""
-    methods = [run.removeprefix("Movie, ") for run in study.runs if run.startswith("Movie, ")]
+    methods = _methods(study, "Movie")
     gains, halves, p_values = {}, {}, {}
-    for name in VOTERS:
-        ours = _by_split(study, f"{name}, rlsep", "accuracy")
-        for method in methods:
-            if method != "rlsep":
-                run = f"{name}, {method}"
-                gains[run] = ours - _by_split(study, run, "accuracy")
-                halves[run], p_values[run] = over_splits(gains[run])
+    for run in study.runs:
+        name, _, method = run.partition(", ")
+        if method not in ("", "rlsep"):
+            gains[run] = _by_split(study, f"{name}, rlsep", "accuracy") - _by_split(study, run, "accuracy")
+            halves[run], p_values[run] = over_splits(gains[run])
     p_values = adjusted(p_values)
 
     tables = []
@@ -213,8 +205,7 @@ def human_orders(study: Study) -> str:
             against = ["", ""]
             if run in gains:
                 against = [f"{gains[run].mean():+.3f} ± {halves[run]:.3f}", small_p(p_values[run])]
-            ends = [_at_ends(study, [run], key) for key in ("rate", "steps")]
-            rows.append((means[0], [method, *(f"{value:.3f}" for value in means), *against, *ends]))
+            rows.append((means[0], [method, *(f"{value:.3f}" for value in means), *against, *_ends(study, [run])]))
         columns = ["method", *HUMAN_METRICS, "RLSEP minus this", "p (Holm)", "rates at an end", "steps at an end"]
         shape = [study.leaf(name, metric)[0] for metric in ("rows", "features", "labels", "rows with ties")]
         about = "{:,.0f} rows, {:,.0f} features, {:.0f} labels; {:.0%} of the rows have ties".format(*shape)
@@ -231,95 +222,27 @@ def _by_split(study: Study, run: str, metric: str) -> pd.Series:
     return pd.Series(study.by_fold(run, metric))
 
 
-def _at_ends(study: Study, runs: Collection[str], key: str, grid: str = "") -> str:
-    """Return how often the first or the last value of a grid was chosen; empty if nothing was chosen."""
-    values = study.made_by["params"][grid or key]
-    settings = _settings(study, runs, key)
-    return f"{sum(setting in (values[0], values[-1]) for setting in settings)} of {len(settings)}" if settings else ""
+def _ends(study: Study, runs: list[str]) -> list[str]:
+    """Return how often the first or the last value was chosen of the grids of rates and of steps."""
+    return [at_ends(study, runs, option, study.made_by["params"][option]) for option in ("rate", "steps")]
 
 
-def _settings(study: Study, runs: Collection[str], key: str) -> list[float]:
-    """Return what runs chose from a grid."""
-    return [row.value for row in study.rows if row.run in runs and row.metric == f"setting.{key}"]
+# --- Run times of algorithms: p is Holm-adjusted here for all comparisons of a table. ---
 
-
-# --- Methods compared by test example: p is Holm-adjusted here for all comparisons of a table. ---
-
-REGRESSION, REGRESSION_OF_TIME = "mse", "mse of log time"
-LIST_METRICS = {"mean AP": "mean_average_precision", "NDCG@10": "ndcg_at_10"}
-
-
-def cranfield(study: Study) -> str:
-    """Show each method's metrics and its differences from BM25 and from regression, the best first."""
-    p_values = _adjusted_p(study, study.runs, [minus(metric, REGRESSION) for metric in LIST_METRICS.values()])
-    rows = []
-    for run in study.runs:
-        if not study.has(run, "mean_average_precision"):
-            continue
-        cells = [value(study, run, "mean_average_precision"), gain(study, run, "mean_average_precision", "bm25")]
-        for metric in LIST_METRICS.values():
-            p = p_values.get((run, minus(metric, REGRESSION)))
-            cells += [gain(study, run, metric, REGRESSION), "" if p is None else small_p(p)]
-            cells += [value(study, run, "ndcg_at_10")] if metric == "mean_average_precision" else []
-        cells.append(mean(study, run, "reciprocal_rank_at_10"))
-        rows.append((study.leaf(run, "mean_average_precision")[0], [run, *cells, *_both_ends(study, run)]))
-    columns = [
-        "method", "mean AP", "minus BM25", "minus mse", "p (Holm)", "NDCG@10", "NDCG@10 minus mse",
-        "p (Holm) of that", "MRR@10", "rates at an end", "steps at an end",
-    ]  # fmt: skip
-    shape = [study.leaf("table", metric)[0] for metric in ("questions", "abstracts", "relevant", "features")]
-    about = "{:.0f} questions with {:.0f} abstracts, {:.1f} of them relevant on average; {:.0f} features".format(*shape)
-    return f"**{about}.**\n\n{_best_first(columns, rows)}"
-
-
-def _both_ends(study: Study, run: str) -> list[str]:
-    """Return how often the first or the last value was chosen of the grids of rates and of steps, or of trees."""
-    keys = {"rate": "tree_rate", "steps": "trees"} if run == "lightgbm" else {"rate": "rate", "steps": "steps"}
-    return [_at_ends(study, [run], key, grid) for key, grid in keys.items()]
-
-
-def graded_search(study: Study) -> str:
-    """Show each method's NDCG and its difference from regression, the best first."""
-    difference, rows = minus("ndcg_at_10", REGRESSION), []
-    p_values = _adjusted_p(study, study.runs, [difference])
-    for run in study.runs:
-        if study.has(run, "ndcg_at_10"):
-            p = p_values.get((run, difference))
-            cells = [value(study, run, "ndcg_at_10"), gain(study, run, "ndcg_at_10", REGRESSION)]
-            cells += ["" if p is None else small_p(p), mean(study, run, "ndcg_at_5"), mean(study, run, "ndcg_at_1")]
-            rows.append((study.leaf(run, "ndcg_at_10")[0], [run, *cells, *_both_ends(study, run)]))
-    columns = ["method", "NDCG@10", "minus mse", "p (Holm)", "NDCG@5", "NDCG@1", "rates at an end", "steps at an end"]
-    shape = [study.leaf("table", metric)[0] for metric in ("queries", "documents", "features")]
-    about = "{:.0f} queries with {:.0f} documents on average; {:.0f} features".format(*shape)
-    return f"**{about}.**\n\n{_best_first(columns, rows)}"
-
-
-def _adjusted_p(study: Study, runs: list[str], differences: list[str]) -> dict[tuple[str, str], float]:
-    """Return p of differences by run and difference, adjusted together, for the runs that have them."""
-    names = {f"p of {difference}": difference for difference in differences}
-    rows = [row for row in study.rows if row.run in runs and row.metric in names]
-    p_values = holm([row.value for row in rows])
-    return {(row.run, names[row.metric]): p for row, p in zip(rows, p_values, strict=True)}
-
-
+REGRESSION_OF_TIME = "mse of log time"
 TIME_METRICS = {"PAR10 gap closed": "gap", "tau-b": "tau"}
 
 
 def aslib(study: Study) -> str:
     """Show the complete scenarios, then each method on each, with its difference from regression on log time."""
-    first, *rest = [run for run in study.runs if study.has(run, "oracle")]
-    methods = [run.removeprefix(f"{first}, ") for run in study.runs if run.startswith(f"{first}, ")]
-    scenarios = [first]
-    for name in rest:
-        runs = {f"{name}, {method}" for method in methods}
-        if runs <= {*study.runs}:
-            scenarios.append(name)
+    scenarios = [run for run in study.runs if study.has(run, "oracle")]
+    methods = _methods(study, scenarios[0])
+    scenarios = [name for name in scenarios if _methods(study, name) == methods]
     numbers = {"instances": ",.0f", "features": ".0f", "algorithms": ".0f", "unsolved": ".0%", "cutoff": ",.0f",
                "single best": ",.0f", "oracle": ",.0f"}  # fmt: skip
     rows = []
     for name in scenarios:
-        cells = [mean(study, name, metric, form) for metric, form in numbers.items()]
-        rows.append([name, *cells])
+        rows.append([name, *(mean(study, name, metric, form) for metric, form in numbers.items())])
     columns = [
         "scenario",
         *list(numbers)[:3],
@@ -330,28 +253,22 @@ def aslib(study: Study) -> str:
     ]
     tables = [markdown(columns, rows)]
     of_scenarios = [run for run in study.runs if run.partition(", ")[0] in scenarios]
-    p_values = _adjusted_p(study, of_scenarios, [minus(metric, REGRESSION_OF_TIME) for metric in TIME_METRICS.values()])
+    p_values = holm_p(study, of_scenarios, TIME_METRICS.values(), REGRESSION_OF_TIME)
     for title, metric in TIME_METRICS.items():
         rows = []
         for method in methods:
             runs = [f"{name}, {method}" for name in scenarios]
             average = np.mean([study.leaf(run, metric)[0] for run in runs])
-            cells = [_with_gain(study, run, metric, p_values) for run in runs]
-            ends = [_at_ends(study, runs, key) for key in ("rate", "steps")]
-            rows.append((average, [method, f"{average:.3f}", *cells, *ends]))
+            cells = []
+            for run in runs:
+                difference = gain(study, run, metric, REGRESSION_OF_TIME)
+                if p_values.get((run, metric), 1.0) < 0.05:
+                    difference = f"**{difference}**"
+                cells.append("; ".join(filter(None, [mean(study, run, metric), difference])))
+            rows.append((average, [method, f"{average:.3f}", *cells, *_ends(study, runs)]))
         columns = [f"{title}, by method", "mean", *scenarios, "rates at an end", "steps at an end"]
         tables.append(_best_first(columns, rows))
     return "\n".join(tables)
-
-
-def _with_gain(study: Study, run: str, metric: str, p_values: dict[tuple[str, str], float]) -> str:
-    """Show a metric and its difference from regression, in bold if p (Holm) is below 0.05."""
-    shown = mean(study, run, metric)
-    p = p_values.get((run, minus(metric, REGRESSION_OF_TIME)))
-    if p is None:
-        return shown
-    difference = gain(study, run, metric, REGRESSION_OF_TIME)
-    return f"{shown}; **{difference}**" if p < 0.05 else f"{shown}; {difference}"
 
 
 def four_digits(study: Study) -> str:
@@ -361,18 +278,16 @@ def four_digits(study: Study) -> str:
 
 
 def _of_length(study: Study, suffix: str) -> str:
-    names = [run.removesuffix(suffix) for run in study.runs if run.endswith(suffix)]
+    names = before(study, suffix)
     em = {name: of_seeds(study, name + suffix, "test.EM") for name in names}
     gains = {name: (em[name] - em[USUAL_DIGITS]).dropna() for name in names if name != USUAL_DIGITS}
-    p_values = adjusted({name: p_of_zero(gain) for name, gain in gains.items()})
+    against = compared(gains, "+.1f")
     rows = []
     for name in sorted(names, key=lambda name: -em[name].mean()):
         ew = of_seeds(study, name + suffix, "test.EW")
-        against = ["", ""]
-        if name in gains:
-            against = [with_half(gains[name].to_numpy(), "+.1f"), small_p(p_values[name])]
         setting = mean(study, name + suffix, "setting", "g")
-        rows.append([name, setting, str(len(ew)), with_half(em[name], ".1f"), with_half(ew, ".1f"), *against])
+        shown = [with_half(em[name], ".1f"), with_half(ew, ".1f"), *against.get(name, ["", ""])]
+        rows.append([name, setting, str(len(ew)), *shown])
     columns = ["method", "setting", "seeds", "EM", "EW", f"EM minus {USUAL_DIGITS}", "p (Holm)"]
     return markdown(columns, rows)
 
