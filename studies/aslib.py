@@ -23,7 +23,7 @@ from rankgrad.io.results import Row
 from rankgrad.ranks import dense_ranks, exact_ranks
 from studies.compared import compared
 from studies.converters.aslib import SCENARIOS, TABLES
-from studies.vectorized import Fold, Loss, Search, command, of_sets, settings_by_fold, squared_errors
+from studies.vectorized import Fold, Loss, Search, command, of_every_fold, of_sets, squared_errors
 
 FOLDS, CHOOSE_WITH = 10, 3  # folds, and how many of them choose settings
 SEEDS, CHOOSE_BY = 3, 2
@@ -126,7 +126,8 @@ def network_scores(name: str, method: str) -> tuple[Tensor, list[Row]]:
     features, times, folds, _ = read(name)
     search = Search("aslib", RATES, STEPS, HIDDEN, BATCH, CHOOSE_BY, SEEDS)
     every_part = parts(folds)
-    of_folds, rates, steps = search.scores(
+    scores, settings = search.scores(
+        f"{name}, {method}",
         METHODS[method],
         lambda scores, times: -time_of_first(scores, times),
         lambda learned: torch.stack([inputs(features, rows) for rows in learned]).unsqueeze(2),
@@ -134,10 +135,7 @@ def network_scores(name: str, method: str) -> tuple[Tensor, list[Row]]:
         every_part,
         outputs=times.shape[1],
     )
-    result = torch.empty(SEEDS, *times.shape)
-    for (_, _, rows), scores in zip(every_part, of_folds, strict=True):
-        result[:, rows] = scores
-    return result, settings_by_fold(f"{name}, {method}", rates, steps)
+    return of_every_fold(scores, every_part), settings
 
 
 def forest_scores(name: str) -> Tensor:
@@ -193,9 +191,8 @@ def rows(name: str, method: str) -> list[Row]:
         scores = forest_scores(name)
     else:
         scores, settings = network_scores(name, method)
-    baselines = {} if method == BASELINE else {BASELINE: f"{name}, {BASELINE}"}
     values = values_of(name, scores)
-    return compared("aslib", run, NAMES, values, baselines=baselines, summary=summary) + settings
+    return compared("aslib", run, NAMES, values, baselines=[BASELINE], group=f"{name}, ", summary=summary) + settings
 
 
 def shape(name: str) -> dict[str, float]:

@@ -4,7 +4,7 @@ While a study runs, it keeps these values in predictions/<study>/, so that later
 baselines. `p of ...` in its results is not adjusted; tables adjust it for all comparisons that they show.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +46,8 @@ def compared(
     names: list[str],
     values: np.ndarray,
     *,
-    baselines: Mapping[str, str],
+    baselines: Iterable[str],
+    group: str = "",
     summary: Summary = means,
 ) -> list[Row]:
     """Store the values of a run, and return its metrics and their differences from earlier baselines.
@@ -55,19 +56,22 @@ def compared(
         study, run: names under which the values are stored.
         names: names of the metrics.
         values: values (seeds, metrics, n). A deterministic method has one seed, which is repeated.
-        baselines: the run with the values of each baseline, by the name to show in rows.
+        baselines: the names of the baselines in rows; a run is not compared with itself.
+        group: what precedes a baseline's name in its run.
         summary: computes metrics from the values.
     """
     with replaced_file(_path(study, run)) as partial, partial.open("wb") as file:
         np.save(file, values)
     rows = evaluate(run, _statistics(names, values, len(values), summary), resamples=RESAMPLES, seed=SEED)
-    for name, baseline in baselines.items():
-        of_baseline = stored(study, baseline)
+    for baseline in baselines:
+        if group + baseline == run:
+            continue
+        of_baseline = stored(study, group + baseline)
         seeds = max(len(values), len(of_baseline))
         ours, theirs = (_statistics(names, of_run, seeds, summary) for of_run in (values, of_baseline))
         for row in differences({run: ours}, theirs, resamples=RESAMPLES, seed=SEED):
             if row.seed is None:
-                rows.append(row._replace(metric=minus(row.metric, name)))
+                rows.append(row._replace(metric=minus(row.metric, baseline)))
     return rows
 
 

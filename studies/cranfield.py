@@ -7,7 +7,7 @@ Settings are chosen by mean AP, see `studies.reranking`. Questions without a rel
 out.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import cache, partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from rankgrad import losses, metrics
-from rankgrad.io.results import Row
+from rankgrad.io.results import Row, rows_of
 from studies.compared import compared
 from studies.reranking import Reranking, params_of
 from studies.vectorized import Jobs, Loss, command, squared_errors
@@ -62,15 +62,7 @@ def read() -> tuple[pd.DataFrame, Tensor, Tensor]:
 def reranking() -> Reranking:
     _, features, relevance = read()
     metric = metrics.average_precision
-    return Reranking("cranfield", features, relevance, metric, RATES, STEPS, SEEDS, TREE_OPTIONS)
-
-
-def network_scores(run: str) -> tuple[Tensor, list[Row]]:
-    return reranking().network_scores(run, METHODS[run])
-
-
-def tree_scores(run: str) -> tuple[Tensor, list[Row]]:
-    return reranking().tree_scores(run)
+    return Reranking("cranfield", features, relevance, metric, METHODS, RATES, STEPS, SEEDS, TREE_OPTIONS)
 
 
 def rule_scores(run: str) -> tuple[Tensor, list[Row]]:
@@ -87,37 +79,23 @@ def values_of(scores: Tensor) -> np.ndarray:
     return torch.stack([*values, metrics.average_precision(scores, truth)], 1).numpy()
 
 
-def rows(run: str, scores_of: Callable[[str], tuple[Tensor, list[Row]]]) -> list[Row]:
-    """Return the metrics of a method, and their differences from BM25 and from regression."""
-    scores, chosen_settings = scores_of(run)
-    values = values_of(scores)
-    # Jobs compute the baselines first.
-    baselines = {RULE: RULE, LEARNED: LEARNED}
-    if run in (RULE, LEARNED):
-        baselines = {RULE: RULE} if run == LEARNED else {}
-    return compared("cranfield", run, NAMES, values, baselines=baselines) + chosen_settings
+def rows(run: str) -> list[Row]:
+    """Return the metrics of a method, and their differences from BM25 and from regression, which come first."""
+    scores, settings = rule_scores(run) if run in RULES else reranking().scores(run)
+    baselines = [] if run == RULE else [RULE, LEARNED]
+    return compared("cranfield", run, NAMES, values_of(scores), baselines=baselines) + settings
 
 
-def shape() -> list[Row]:
+def shape() -> Iterable[Row]:
     table, features, relevance = read()
-    numbers = {
+    return rows_of("table", {
         "questions": len(features), "abstracts": relevance.shape[1], "features": features.shape[2],
-        "relevant": relevance.sum(1).mean().item(), "without": 225 - table["qid"].nunique(),
-    }  # fmt: skip
-    return [Row("table", metric, value) for metric, value in numbers.items()]
-
-
-def of_features(_: list[Row]) -> Jobs:
-    yield "table", shape
-    for run in dict.fromkeys([RULE, LEARNED, *RULES, *METHODS]):
-        yield run, partial(rows, run, rule_scores if run in RULES else network_scores)
-
-
-def of_trees(_: list[Row]) -> Jobs:
-    yield "lightgbm", partial(rows, "lightgbm", tree_scores)
+        "relevant": relevance.sum(1).mean(), "without": 225 - table["qid"].nunique(),
+    })  # fmt: skip
 
 
 if __name__ == "__main__":
     params = params_of(RATES, STEPS, SEEDS)
-    groups = {"features": of_features, "trees": of_trees}
+    runs = {run: partial(rows, run) for run in (RULE, LEARNED, *RULES, *METHODS)}
+    groups: dict[str, Jobs] = {"features": {"table": shape, **runs}, "trees": {"lightgbm": partial(rows, "lightgbm")}}
     command("cranfield", groups, params=params, hashes={"oussbenk/cranfield-trec-dataset": UPSTREAM})

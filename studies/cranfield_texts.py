@@ -193,14 +193,8 @@ def text_scores(run: str) -> tuple[Tensor, list[Row]]:
 def rows(run: str) -> list[Row]:
     """Return the metrics of a network, and their differences from BM25; or BM25's own."""
     scores, chosen_settings = cranfield.rule_scores(run) if run == RULE else text_scores(run)
-    baselines = {} if run == RULE else {RULE: RULE}
     values = cranfield.values_of(scores)
-    return compared("cranfield_texts", run, NAMES, values, baselines=baselines) + chosen_settings
-
-
-def jobs(run: str, _: list[Row]) -> Jobs:
-    yield RULE, partial(rows, RULE)
-    yield run, partial(rows, run)
+    return compared("cranfield_texts", run, NAMES, values, baselines=[RULE]) + chosen_settings
 
 
 if __name__ == "__main__":
@@ -208,5 +202,5 @@ if __name__ == "__main__":
         "rate": RATES, "steps": STEPS, "seeds": SEEDS, "batch": BATCH, "depth": DEPTH, "longest": LONGEST,
         "encoder_rate": ENCODER_RATES, "encoder_steps": ENCODER_STEPS, "questions": QUESTIONS,
     }  # fmt: skip
-    groups = {run: partial(jobs, run) for run in RUNS}
+    groups: dict[str, Jobs] = {run: {RULE: partial(rows, RULE), run: partial(rows, run)} for run in RUNS}
     command("cranfield_texts", groups, params=params, hashes={"oussbenk/cranfield-trec-dataset": UPSTREAM})

@@ -28,9 +28,11 @@ from rankgrad.io.results import Row
 from rankgrad.metrics import elementwise_match, exact_match
 from rankgrad.seeding import derived_seed
 from rankgrad.sorters import Laplace, Logistic, soft_permutation
+from studies import kept
 from studies.times.peers import isotonic_ranks, missing, neural_sort, soft_sort, sorting_network
 from studies.vectorized import Jobs, Loss, adam, by_seed, command, uniform
 
+STUDY = "four_digit_mnist"
 SETTINGS, LENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (5, 3, 9, 15)
 SEEDS, SEEDS_OF_CHOICE, LENGTH_OF_CHOICE = range(1, 11), range(11, 14), 5
 SETS, STEPS, RATE, ITEMS = 10, 1500, 10**-3.5, 10_000  # validation and test have 10,000 items each, in sets of n
@@ -96,7 +98,7 @@ METHODS = methods()
 
 
 def generators(seeds: range, *use: str) -> list[torch.Generator]:
-    return [torch.Generator(DEVICE).manual_seed(derived_seed(seed, "four_digit_mnist", *use)) for seed in seeds]
+    return [torch.Generator(DEVICE).manual_seed(derived_seed(seed, STUDY, *use)) for seed in seeds]
 
 
 @cache
@@ -167,31 +169,34 @@ def rows(run: str, loss: Loss, n: int, seeds: range, tested: Sequence[str]) -> l
     return rows
 
 
-def jobs(method: str, done: list[Row]) -> Jobs:
-    """Yield the trials of a method's settings, and a run for each length with the best setting."""
-    by_setting = METHODS[method]
-    best = next(iter(by_setting))
-    if best is not None:
-        trials = {setting: f"{method}, setting = {setting}" for setting in by_setting}
-        for setting, trial in trials.items():
-            yield trial, partial(rows, trial, by_setting[setting], LENGTH_OF_CHOICE, SEEDS_OF_CHOICE, ["val"])
-        exact_matches = dict.fromkeys(trials.values(), 0.0)
-        for row in done:
-            if row.run in exact_matches and row.metric == "val.EM":
-                exact_matches[row.run] += row.value
-        best = max(trials, key=lambda setting: exact_matches[trials[setting]])
+def jobs(method: str) -> Jobs:
+    """Return the trials of a method's settings, and then a run for each length with the best setting."""
+    runs: Jobs = {}
+    for setting, loss in METHODS[method].items():
+        if setting is not None:
+            run = trial(method, setting)
+            runs[run] = partial(rows, run, loss, LENGTH_OF_CHOICE, SEEDS_OF_CHOICE, ["val"])
     for n in LENGTHS:
-        run = f"{method}, n = {n}"
-        yield run, partial(tested, run, best, by_setting[best], n)
+        runs[f"{method}, n = {n}"] = partial(tested, method, n)
+    return runs
 
 
-def tested(run: str, setting: float | None, loss: Loss, n: int) -> list[Row]:
-    """Return the rows of a run, with the chosen setting."""
-    chosen = [] if setting is None else [Row(run, "setting", setting)]
-    return chosen + rows(run, loss, n, SEEDS, ["val", "test"])
+def trial(method: str, setting: float) -> str:
+    return f"{method}, setting = {setting}"
+
+
+def tested(method: str, n: int) -> list[Row]:
+    """Return the rows of a run with the setting that is best in the kept trials."""
+    run, by_setting, reached = f"{method}, n = {n}", METHODS[method], {}
+    for setting in by_setting:
+        if setting is None:
+            return rows(run, by_setting[None], n, SEEDS, ["val", "test"])
+        reached[setting] = sum(kept.read(STUDY).by_seed(trial(method, setting), "val.EM").values())
+    best = max(reached, key=lambda setting: reached[setting])
+    return [Row(run, "setting", best), *rows(run, by_setting[best], n, SEEDS, ["val", "test"])]
 
 
 if __name__ == "__main__":
     params = {"settings": SETTINGS, "sets": SETS, "steps": STEPS, "rate": RATE, "items": ITEMS}
     installed = [name for name in METHODS if name.split(",")[0] not in missing()]
-    command("four_digit_mnist", {name: partial(jobs, name) for name in installed}, params=params, hashes={})
+    command(STUDY, {name: jobs(name) for name in installed}, params=params, hashes={})

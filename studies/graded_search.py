@@ -6,7 +6,7 @@
 Settings are chosen by NDCG@10, see `studies.reranking`. Queries whose documents all have the same grade are left out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rankgrad import losses, metrics
-from rankgrad.io.results import Row
+from rankgrad.io.results import Row, rows_of
 from studies.compared import compared
 from studies.reranking import NO_DOCUMENT, Reranking, params_of
 from studies.vectorized import Jobs, Loss, command
@@ -78,37 +78,25 @@ def read() -> tuple[Tensor, Tensor]:
 
 def reranking() -> Reranking:
     features, grades = read()
-    return Reranking("graded_search", features, grades, _ndcg, RATES, STEPS, SEEDS, TREE_OPTIONS)
+    return Reranking("graded_search", features, grades, _ndcg, METHODS, RATES, STEPS, SEEDS, TREE_OPTIONS)
 
 
 def rows(run: str) -> list[Row]:
     """Return the metrics of a method, and their differences from regression, which is computed first."""
-    lists = reranking()
-    scores, settings = lists.network_scores(run, METHODS[run]) if run in METHODS else lists.tree_scores(run)
-    grades = lists.relevance.expand(scores.shape)
-    values = torch.stack([_ndcg(scores, grades, k=k) for k in (10, 5, 1)], 1).numpy()
-    baselines = {} if run == LEARNED else {LEARNED: LEARNED}
-    return compared("graded_search", run, NAMES, values, baselines=baselines) + settings
+    scores, settings = reranking().scores(run)
+    _, grades = read()
+    values = torch.stack([_ndcg(scores, grades.expand(scores.shape), k=k) for k in (10, 5, 1)], 1).numpy()
+    return compared("graded_search", run, NAMES, values, baselines=[LEARNED]) + settings
 
 
-def shape() -> list[Row]:
+def shape() -> Iterable[Row]:
     features, grades = read()
     lengths = (grades != NO_DOCUMENT).sum(1).float()
-    numbers = {"queries": len(grades), "documents": lengths.mean().item(), "features": features.shape[2]}
-    return [Row("table", metric, value) for metric, value in numbers.items()]
-
-
-def of_networks(_: list[Row]) -> Jobs:
-    yield "table", shape
-    for run in METHODS:
-        yield run, partial(rows, run)
-
-
-def of_trees(_: list[Row]) -> Jobs:
-    yield "lightgbm", partial(rows, "lightgbm")
+    return rows_of("table", {"queries": len(grades), "documents": lengths.mean(), "features": features.shape[2]})
 
 
 if __name__ == "__main__":
     params = params_of(RATES, STEPS, SEEDS)
-    groups = {"networks": of_networks, "trees": of_trees}
+    runs = {run: partial(rows, run) for run in METHODS}
+    groups: dict[str, Jobs] = {"networks": {"table": shape, **runs}, "trees": {"lightgbm": partial(rows, "lightgbm")}}
     command("graded_search", groups, params=params, hashes={"microsoft/LightGBM": UPSTREAM})

@@ -30,7 +30,6 @@ from studies.vectorized import (
     by_seed,
     command,
     of_sets,
-    settings_by_fold,
     squared_errors,
 )
 
@@ -147,7 +146,8 @@ def rows(name: str, method: str) -> list[Row]:
     ranks, run = ranks_of(votes), f"{name}, {method}"
     splits = parts(len(votes), name)
     search = Search("human_orders", RATES, STEPS, HIDDEN, BATCH, CHOOSE_BY, SEEDS, drawn_rows)
-    of_splits, rates, steps = search.scores(
+    of_splits, settings = search.scores(
+        run,
         METHODS[method],
         METRICS["accuracy"],
         lambda _: inputs(name).unsqueeze(2),
@@ -166,7 +166,7 @@ def rows(name: str, method: str) -> list[Row]:
         table = torch.stack(of_splits)
         result += by_fold(run, metric, table.mean(1).tolist())
         result += by_seed(run, metric, table.mean(0).tolist(), range(1, SEEDS + 1))
-    return result + settings_by_fold(run, rates, steps)
+    return result + settings
 
 
 def drawn_rows(sizes: Tensor, count: int, draws: torch.Generator) -> Tensor:

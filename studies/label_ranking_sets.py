@@ -23,7 +23,7 @@ from rankgrad import losses, metrics
 from rankgrad.io.results import Row
 from rankgrad.seeding import generator
 from studies.converters.packages import PackagedFile
-from studies.vectorized import Fold, Lists, Loss, by_seed, command, measured, of_sets, squared_errors, uniform
+from studies.vectorized import Fold, Lists, Loss, by_seed, command, first_weights, measured, of_sets, squared_errors
 
 RAW = Path("data/raw/label_ranking_sets")
 FILE = PackagedFile(
@@ -116,13 +116,9 @@ def lists(data: tuple[Tensor, Tensor], learned: list[Tensor], tested: list[Tenso
 
 
 def weights(count: int, name: str, inputs: int, outputs: int) -> list[Tensor]:
-    """Return a network's weights and biases for each fold, uniform within 1 / sqrt(number of inputs)."""
+    """Return a network's weights and biases for each fold."""
     draws = generator(0, "label_ranking_sets", name, "network")
-    layers = []
-    for before, after in ((inputs, HIDDEN), (HIDDEN, outputs)):
-        layers.append(uniform((count, before, after), before, draws))
-        layers.append(uniform((count, 1, after), before, draws))
-    return layers
+    return first_weights([draws] * count, (inputs, HIDDEN, outputs))
 
 
 def tau(name: str, data: tuple[Tensor, Tensor], loss: Loss) -> dict[str, list[float]]:

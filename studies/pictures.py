@@ -14,7 +14,7 @@ from rankgrad.io.results import minus
 from rankgrad.sorters import Laplace
 from studies.intervals import half_width, of_seeds
 from studies.kept import Study, read
-from studies.tables import BATCHES, best_of_batches, by_softness
+from studies.tables import BATCHES, best_of_batches, by_softness, prefixes
 
 __all__ = ["CASES", "PICTURES"]
 
@@ -102,8 +102,6 @@ def _best(case: Case, kind: str) -> Drawn | None:
     if case.over_sets:
         ours, theirs = (_of_sets(study, method, case.metric) for method in (run, usual))
         gain, half = (ours - theirs).mean(), half_width(ours - theirs)
-        if run == usual:
-            half = 0.0
         return Drawn(kind, loss, ours.mean(), gain, gain - half, gain + half)
     value = study.leaf(run, case.metric)[0]
     if run == usual:
@@ -125,8 +123,8 @@ def _validation(study: Study, run: str) -> float:
 
 def _of_sets(study: Study, method: str, metric: str) -> pd.Series:
     """Return the mean over seeds, by data set."""
-    runs = [run for run in study.runs if run.endswith(f", {method}")]
-    return pd.Series({run.removesuffix(f", {method}"): of_seeds(study, run, metric).mean() for run in runs})
+    sets = prefixes(study, f", {method}")
+    return pd.Series({name: of_seeds(study, f"{name}, {method}", metric).mean() for name in sets})
 
 
 def _across(share: float) -> float:

@@ -5,7 +5,7 @@ with one model trained on the others. Then several models are trained on all but
 standardized over all training documents, and again within each list.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rankgrad.io.results import Row
 from rankgrad.seeding import generator
-from studies.vectorized import Fold, Loss, Search, best_settings, settings_by_fold
+from studies.vectorized import Fold, Loss, Search, best_settings, of_every_fold, settings_by_fold
 
 __all__ = ["NO_DOCUMENT", "Reranking", "params_of"]
 
@@ -44,6 +44,7 @@ class Reranking:
         features: features (q, d, f), float64.
         relevance: relevance (q, d); `NO_DOCUMENT` where a list has no document.
         metric: by which settings are chosen, see `Loss`.
+        methods: the losses of networks, by run.
         rates, steps: the settings of networks.
         seeds: the number of models of each fold that are tested.
         tree_options: options of LightGBM besides its settings.
@@ -53,6 +54,7 @@ class Reranking:
     features: Tensor
     relevance: Tensor
     metric: Loss
+    methods: Mapping[str, Loss]
     rates: Sequence[float]
     steps: Sequence[int]
     seeds: int
@@ -86,25 +88,28 @@ class Reranking:
             values.append((self.features - mean) / spread.where(spread > 1e-9, 1.0))
         return torch.cat(values, -1).where(is_there, 0.0).float()
 
-    def network_scores(self, run: str, loss: Loss) -> tuple[Tensor, list[Row]]:
-        """Choose a setting for each fold, and return scores (seeds, q, d) of test lists and the settings."""
+    def scores(self, run: str) -> tuple[Tensor, list[Row]]:
+        """Choose a setting for each fold, and return scores (seeds, q, d) of test lists and the settings.
+
+        A run without a loss is LightGBM's LambdaRank.
+        """
+        return self._network_scores(run) if run in self.methods else self._tree_scores(run)
+
+    def _network_scores(self, run: str) -> tuple[Tensor, list[Row]]:
         folds = self.parts()
         search = Search(self.study, self.rates, self.steps, HIDDEN, BATCH, 1, self.seeds)
-        of_folds, rates, steps = search.scores(
-            loss,
+        scores, settings = search.scores(
+            run,
+            self.methods[run],
             self.metric,
             lambda learned: torch.stack([self.inputs(lists) for lists in learned]),
             self.relevance,
             folds,
             outputs=1,
         )
-        result = torch.empty(self.seeds, *self.relevance.shape)
-        for (_, _, lists), scores in zip(folds, of_folds, strict=True):
-            result[:, lists] = scores
-        return result, settings_by_fold(run, rates, steps)
+        return of_every_fold(scores, folds), settings
 
-    def tree_scores(self, run: str) -> tuple[Tensor, list[Row]]:
-        """Return scores (seeds, q, d) from LightGBM's LambdaRank, with settings chosen in the same way."""
+    def _tree_scores(self, run: str) -> tuple[Tensor, list[Row]]:
         result = torch.zeros(self.seeds, *self.relevance.shape)
         tried = torch.empty(len(TREE_RATES), FOLDS, len(TREES))
         for fold, (learn, choose, _) in enumerate(self.parts()):

@@ -8,13 +8,13 @@ softness. `no ranking` is the best straight line through the exact ranks: what a
 Peers are left out if their package is not installed: torchsort, diffsort, and softtorch (which needs POT and torchopt).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
 
 from rankgrad.io.checkpoints import build
-from rankgrad.io.results import Row
+from rankgrad.io.results import Row, rows_of
 from rankgrad.ranks import exact_ranks
 from rankgrad.sorters import _quality as measures
 from studies.times.peers import Ranking, families
@@ -64,23 +64,19 @@ def wrong(ranking: Ranking, scores: torch.Tensor) -> float:
     return (wrong_part / jacobian.abs().sum().clamp(min=1e-30)).item()
 
 
-def rows(run: str, ranking: Ranking) -> list[Row]:
+def rows(run: str, ranking: Ranking) -> Iterable[Row]:
     """Return the measures of a sorter at one softness."""
     scores = vectors()
     values = {"l1": measures.accuracy(ranking, scores)["l1"]}
     values["vanishing"] = measures.gradient_health(ranking, scores)["vanishing"]
     values["wrong"] = wrong(ranking, scores)
-    values |= measures.fidelity(ranking, scores, torch.Generator().manual_seed(1))
-    return [Row(run, metric, value) for metric, value in values.items()]
-
-
-def jobs(name: str, family: Callable[[float], Ranking], _: list[Row]) -> Jobs:
-    for softness in FEWER.get(name, SOFTNESS):
-        run = f"{name}, {softness:g}"
-        yield run, partial(rows, run, family(softness))
+    return rows_of(run, values | measures.fidelity(ranking, scores, torch.Generator().manual_seed(1)))
 
 
 if __name__ == "__main__":
     params = {"length": LENGTH, "vectors": VECTORS, "softness": SOFTNESS}
-    groups = {name: partial(jobs, name, family) for name, family in (own_families() | families()).items()}
+    groups: dict[str, Jobs] = {}
+    for name, family in (own_families() | families()).items():
+        runs = {f"{name}, {softness:g}": softness for softness in FEWER.get(name, SOFTNESS)}
+        groups[name] = {run: partial(rows, run, family(softness)) for run, softness in runs.items()}
     command("sorter_curves", groups, params=params, hashes={})

@@ -15,8 +15,8 @@ from studies.intervals import adjusted, check_seeds, compared, of_seeds, over_sp
 from studies.kept import Study
 
 __all__ = [
-    "aslib", "before", "by_batch", "compared_runs", "four_digits", "human_orders", "label_ranking_sets", "made_data",
-    "of_points", "over_rivals",
+    "aslib", "by_batch", "compared_runs", "four_digits", "human_orders", "label_ranking_sets", "made_data",
+    "of_points", "over_rivals", "prefixes",
 ]  # fmt: skip
 
 # --- RLSEP's Table 1. ---
@@ -107,7 +107,7 @@ MADE_DATA = {
 USUAL_ORDER, USUAL_DIGITS = "mse", "SoftSort, binary cross-entropy"
 
 
-def before(study: Study, suffix: str) -> list[str]:
+def prefixes(study: Study, suffix: str) -> list[str]:
     """Return what stands before a suffix of runs, such as the sets of a method."""
     return [run.removesuffix(suffix) for run in study.runs if run.endswith(suffix)]
 
@@ -122,7 +122,7 @@ def made_data(study: Study) -> str:
     """Show the mean over seeds for each kind of data and loss, each compared with the first loss."""
     tables = []
     for metric, (title, losses) in MADE_DATA.items():
-        kinds = before(study, f", {losses[0]}")
+        kinds = prefixes(study, f", {losses[0]}")
         values = {}
         for data, loss in product(kinds, losses):
             values[data, loss] = of_seeds(study, f"{data}, {loss}", metric)
@@ -278,7 +278,7 @@ def four_digits(study: Study) -> str:
 
 
 def _of_length(study: Study, suffix: str) -> str:
-    names = before(study, suffix)
+    names = prefixes(study, suffix)
     em = {name: of_seeds(study, name + suffix, "test.EM") for name in names}
     gains = {name: (em[name] - em[USUAL_DIGITS]).dropna() for name in names if name != USUAL_DIGITS}
     against = compared(gains, "+.1f")

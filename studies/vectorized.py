@@ -1,7 +1,7 @@
 """Train many small, independent networks side by side: weights have a leading dimension for the network."""
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, repeat
@@ -12,19 +12,19 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pipelines.ops.git import git
-from rankgrad.io.results import Row
+from rankgrad.io.results import Row, rows_of
 from rankgrad.losses import mse
 from rankgrad.seeding import generator
 from studies import kept
 
 __all__ = [
-    "Fold", "Jobs", "Lists", "Loss", "Search", "adam", "best_settings", "by_fold", "by_seed", "command", "measured",
-    "of_sets", "settings_by_fold", "squared_errors", "uniform",
+    "Fold", "Jobs", "Lists", "Loss", "Search", "adam", "best_settings", "by_fold", "by_seed", "command",
+    "first_weights", "measured", "of_every_fold", "of_sets", "settings_by_fold", "squared_errors", "uniform",
 ]  # fmt: skip
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # scores and truth (B, lists, length) to a value a list; metrics, too
 Fold = tuple[Tensor, Tensor, Tensor]  # the numbers of lists to train on, to choose by, and to test on
-Jobs = Iterator[tuple[str, Callable[[], list[Row]]]]  # runs, and the functions that make them
+Jobs = dict[str, Callable[[], Iterable[Row]]]  # functions that make runs, by run
 CODE = ("src", "studies/*.py", "studies/times/peers.py")  # files that affect results
 
 
@@ -58,16 +58,12 @@ def uniform(shape: tuple[int, ...], inputs: int, draws: torch.Generator) -> Tens
     return (2 * torch.rand(shape, generator=draws, device=draws.device) - 1) / inputs**0.5
 
 
-def first_weights(study: str, sizes: Sequence[int], *, networks: int, copies: int) -> list[Tensor]:
-    """Return weights and biases (copies * networks, ...) of networks with these layer sizes.
-
-    A study's seed starts with the same weights in each copy, such as a fold, and for each method.
-    """
-    draws, layers = [generator(seed, study, "network") for seed in range(1, networks + 1)], []
+def first_weights(draws: Sequence[torch.Generator], sizes: Sequence[int]) -> list[Tensor]:
+    """Return weights and biases of networks with these layer sizes, with a leading dimension for their generators."""
+    layers = []
     for before, after in pairwise(sizes):
         for shape in ((before, after), (1, after)):
-            layer = torch.stack([uniform(shape, before, draw) for draw in draws])
-            layers.append(layer.repeat(copies, 1, 1))
+            layers.append(torch.stack([uniform(shape, before, draw) for draw in draws]))
     return layers
 
 
@@ -159,12 +155,13 @@ class Search:
     draw: Callable[[Tensor, int, torch.Generator], Tensor] = _drawn_rows
 
     def scores(
-        self, loss: Loss, metric: Loss, inputs: Callable[[list[Tensor]], Tensor], truth: Tensor, folds: list[Fold], *,
-        outputs: int, judged: Tensor | None = None,
-    ) -> tuple[list[Tensor], list[float], list[int]]:  # fmt: skip
-        """Return the scores (seeds, n, outputs) of each fold's test lists, and its chosen rate and steps.
+        self, run: str, loss: Loss, metric: Loss, inputs: Callable[[list[Tensor]], Tensor], truth: Tensor,
+        folds: list[Fold], *, outputs: int, judged: Tensor | None = None,
+    ) -> tuple[list[Tensor], list[Row]]:  # fmt: skip
+        """Return the scores (seeds, n, outputs) of each fold's test lists, and rows with its chosen rate and steps.
 
         Args:
+            run: the name in the rows.
             loss, metric: see `Loss`; the setting with the highest mean of the metric is chosen.
             inputs: returns features (folds, n, rows, f) of all lists, given the lists of each fold that it may use.
             truth: the truth of all lists (n, length).
@@ -179,8 +176,7 @@ class Search:
         # Try all settings side by side with the first networks of each fold.
         copies, features = len(self.rates), inputs(learn)
         sizes = (features.shape[-1], self.hidden, outputs)
-        start = first_weights(self.study, sizes, networks=self.choose_by, copies=len(folds))
-        start = [layer.repeat(copies, 1, 1) for layer in start]
+        start = self._start(sizes, self.choose_by, len(folds) * copies)
         rates = torch.tensor(self.rates).repeat_interleave(len(folds) * self.choose_by)
         batches = self._batches(_lists(features, learn, truth, self.choose_by), copies)
         tested = _lists(features, choose, judged, self.choose_by).repeated(copies)
@@ -193,7 +189,7 @@ class Search:
         # Train all networks of each fold with its setting.
         both = [torch.cat([*pair]) for pair in zip(learn, choose, strict=True)]
         features = inputs(both)
-        start = first_weights(self.study, sizes, networks=self.seeds, copies=len(folds))
+        start = self._start(sizes, self.seeds, len(folds))
         rates = torch.tensor(self.rates)[rate].repeat_interleave(self.seeds)
         batches = self._batches(_lists(features, both, truth, self.seeds), 1)
         tested = _lists(features, test, judged, self.seeds)
@@ -201,7 +197,14 @@ class Search:
         result = []
         for fold, rows in enumerate(test):
             result.append(by_step[step[fold], fold * self.seeds : (fold + 1) * self.seeds, : len(rows)])
-        return result, [self.rates[index] for index in rate], [self.steps[index] for index in step]
+        return result, settings_by_fold(
+            run, [self.rates[index] for index in rate], [self.steps[index] for index in step]
+        )
+
+    def _start(self, sizes: Sequence[int], networks: int, copies: int) -> list[Tensor]:
+        """Return first weights; a seed starts with the same ones in each copy, such as a fold, and for each method."""
+        draws = [generator(seed, self.study, "network") for seed in range(1, networks + 1)]
+        return [layer.repeat(copies, 1, 1) for layer in first_weights(draws, sizes)]
 
     def _batches(self, split: Lists, copies: int) -> Iterator[Lists]:
         """Yield random lists for each network endlessly, the same for each copy and for all methods."""
@@ -235,6 +238,11 @@ def by_fold(run: str, metric: str, values: Sequence[float]) -> list[Row]:
 
 def settings_by_fold(run: str, rates: Sequence[float], steps: Sequence[int]) -> list[Row]:
     return by_fold(run, "setting.rate", rates) + by_fold(run, "setting.steps", steps)
+
+
+def of_every_fold(scores: list[Tensor], folds: list[Fold]) -> Tensor:
+    """Return scores (seeds, n, ...) of all lists from those of each fold's test lists."""
+    return torch.cat(scores, 1)[:, torch.cat([test for _, _, test in folds]).argsort()]
 
 
 def measured(
@@ -281,24 +289,22 @@ def of_sets(
     methods: Sequence[str],
     shape: Callable[[str], dict[str, float]],
     rows: Callable[[str, str], list[Row]],
-) -> dict[str, Callable[[list[Row]], Jobs]]:
+) -> dict[str, Jobs]:
     """Return a group for each data set: a run with the set's shape, and a run `<set>, <method>` for each method."""
-
-    def jobs(name: str, _: list[Row]) -> Jobs:
-        yield name, lambda: [Row(name, metric, number) for metric, number in shape(name).items()]
+    groups: dict[str, Jobs] = {}
+    for name in names:
+        groups[name] = {name: partial(_numbers, name, shape)}
         for method in methods:
-            yield f"{name}, {method}", partial(rows, name, method)
+            groups[name][f"{name}, {method}"] = partial(rows, name, method)
+    return groups
 
-    return {name: partial(jobs, name) for name in names}
+
+def _numbers(name: str, shape: Callable[[str], dict[str, float]]) -> Iterable[Row]:
+    return rows_of(name, shape(name))
 
 
-def command(
-    study: str, groups: Mapping[str, Callable[[list[Row]], Jobs]], *, params: dict[str, Any], hashes: dict[str, str]
-) -> None:
-    """Make the runs that studies/made/<study> lacks, keeping each when it is finished; start over if the code changed.
-
-    A group gets the rows so far, which grow while its runs are made.
-    """
+def command(study: str, groups: Mapping[str, Jobs], *, params: dict[str, Any], hashes: dict[str, str]) -> None:
+    """Make the runs that studies/made/<study> lacks, keeping each when it is done; start over if the code changed."""
     names = "; ".join(groups)
     parser = argparse.ArgumentParser(description=f"Make what is missing of studies/made/{study}.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {names}".replace("%", "%%"))
@@ -311,7 +317,7 @@ def command(
     before = kept.read(study) if (kept.FOLDER / study).is_dir() else None
     rows = before.rows if before and before.made_by["commit"] == commit else []
     for name in options.names or groups:
-        for run, job in groups[name](rows):
+        for run, job in groups[name].items():
             if run not in {row.run for row in rows}:
                 rows += job()
                 made_by = {"commit": commit, "params": params, "hashes": hashes, "machine": kept.machine()}

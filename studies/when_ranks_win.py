@@ -130,12 +130,12 @@ def rows(run: str, metric: str, data: Data, loss: Loss) -> list[Row]:
     return by_seed(run, metric, values["value"], SEEDS) + chosen
 
 
-def jobs(kind: str, _: list[Row]) -> Jobs:
+def jobs(kind: str) -> Jobs:
     metric, losses = ("spearman", ON_VALUES) if kind in VALUES else ("average_precision", ON_LABELS)
-    for name, loss in losses.items():
-        yield f"{kind}, {name}", partial(rows, f"{kind}, {name}", metric, (VALUES | LABELS)[kind], loss)
+    runs = {f"{kind}, {name}": loss for name, loss in losses.items()}
+    return {run: partial(rows, run, metric, (VALUES | LABELS)[kind], loss) for run, loss in runs.items()}
 
 
 if __name__ == "__main__":
-    groups = {kind: partial(jobs, kind) for kind in VALUES | LABELS}
+    groups = {kind: jobs(kind) for kind in VALUES | LABELS}
     command("when_ranks_win", groups, params={"rate": RATES, "steps": STEPS, "hidden": HIDDEN}, hashes={})

@@ -138,8 +138,8 @@ def test_relevance_is_learned_that_a_feature_decides(planted):
     relevance[:depth] = 0  # a question without a relevant abstract
     table = pd.DataFrame(features, columns=["x_bm25", "x_b", "x_c"]).assign(relevance=relevance)
     planted(cranfield, table.assign(qid=np.arange(questions).repeat(depth)), LEARNED="lambdarank")
-    cranfield.rows("bm25", cranfield.rule_scores)
-    rows = cranfield.rows("lambdarank", cranfield.network_scores)
+    cranfield.rows("bm25")
+    rows = cranfield.rows("lambdarank")
     values = of_run(rows)
     assert min(values[name] for name in cranfield.NAMES) > 0.9
     assert {row.value for row in rows if row.metric == "setting.rate"} == {0.03}
@@ -189,13 +189,13 @@ def test_differences_are_paired_by_example_and_a_method_without_chance_counts_fo
     monkeypatch.chdir(tmp_path)
     draws = np.random.default_rng(1)
     rule = draws.normal(size=(1, 1, 50))
-    compared.compared("planted", "rule", ["hit"], rule, baselines={})
+    compared.compared("planted", "rule", ["hit"], rule, baselines=[])
     better = rule + 0.1 + 0.001 * draws.normal(size=(3, 1, 50))
-    rows = {row.metric: row for row in compared.compared("planted", "net", ["hit"], better, baselines={"rule": "rule"})}
+    rows = {row.metric: row for row in compared.compared("planted", "net", ["hit"], better, baselines=["rule"])}
     gain = rows["hit minus rule"]
     assert gain.low < 0.1 < gain.high < gain.low + 0.01
     assert rows["p of hit minus rule"].value < 0.001
-    again = of_run(compared.compared("planted", "again", ["hit"], rule, baselines={"net": "net"}))
+    again = of_run(compared.compared("planted", "again", ["hit"], rule, baselines=["net"]))
     assert again["hit minus net"] == pytest.approx(-gain.value)
     with pytest.raises(FileNotFoundError, match=r"predictions/planted/none\.npy"):
         compared.stored("planted", "none")
