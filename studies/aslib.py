@@ -23,7 +23,7 @@ from rankgrad.io.results import Row
 from rankgrad.ranks import dense_ranks, exact_ranks
 from studies.compared import compared
 from studies.converters.aslib import SCENARIOS, TABLES
-from studies.vectorized import Fold, Loss, Search, command, of_every_fold, of_sets, squared_errors
+from studies.vectorized import Fold, Loss, Search, command, first_label, of_every_fold, of_sets, squared_errors
 
 FOLDS, CHOOSE_WITH = 10, 3  # folds, and how many of them choose settings
 SEEDS, CHOOSE_BY = 3, 2
@@ -52,12 +52,6 @@ def mse_centered(scores: Tensor, times: Tensor) -> Tensor:
     return losses.mse(scores, target / spread, normalize_groups="centered", reduction="none", check_finite=False)
 
 
-def fastest(scores: Tensor, times: Tensor) -> Tensor:
-    """Return the softmax cross-entropy with the fastest algorithm; tied ones share the target."""
-    best = (times == times.amin(-1, keepdim=True)).long()
-    return losses.multilabel_cross_entropy(scores, best, reduction="none", check_finite=False)
-
-
 def label_ranks(times: Tensor) -> Tensor:
     """Return ranks: 0 for unsolved runs, and the largest for the fastest algorithm.
 
@@ -75,7 +69,7 @@ METHODS: dict[str, Loss] = {
     BASELINE: squared_errors(speeds, (-2, -1)),
     "mse of log time, centered": mse_centered,
     "mse of ranks": squared_errors(average_ranks, (-1,)),
-    "cross-entropy, fastest": fastest,
+    "cross-entropy, fastest": lambda scores, times: first_label(scores, -times),
     "ranknet": lambda scores, times: losses.ranknet(scores, speeds(times), reduction="none", check_finite=False),
     "rlsep": lambda scores, times: losses.rlsep(scores, label_ranks(times), reduction="none", check_finite=False),
     "plackett_luce": lambda scores, times: losses.plackett_luce(

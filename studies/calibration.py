@@ -7,8 +7,6 @@ from torch import Tensor
 
 from studies.figures.rlsep_scenes import SCALES
 
-__all__ = ["BINS", "SCALE_NAMES", "exactly_ordered", "groups_of", "histograms", "moments", "overlaps"]
-
 BINS = 60  # bins of histograms
 SCALE_NAMES = tuple(f"{scale:g}" for scale in sorted(SCALES))
 

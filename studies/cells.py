@@ -14,12 +14,6 @@ from studies import papers
 from studies.intervals import adjusted, check_seeds, of_seeds, small_p, with_half
 from studies.kept import Study
 
-__all__ = [
-    "accuracy", "at_an_end", "at_an_end_of", "at_ends", "at_ends_of_splits", "both_ends", "gain", "holm_p",
-    "in_sodeep", "in_the_paper", "mean", "of_both", "of_digit", "of_scale", "of_split", "over_folds", "p_among",
-    "p_of", "percent", "ranked_apart", "settings", "spread", "tau_apart", "value",
-]  # fmt: skip
-
 RANKER = "label_ranking-rlsep-label_attention"
 GB1_SPLITS = {"two_vs_rest": "two", "three_vs_rest": "three", "low_vs_high": "low", "sampled": "sampled"}
 

@@ -13,8 +13,6 @@ from rankgrad.evaluation import Statistic, differences, evaluate
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.results import Row, minus
 
-__all__ = ["Summary", "compared", "means", "stored"]
-
 RESAMPLES, SEED = 1000, 1
 Summary = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values (metrics, n), row numbers (..., r) to (metrics, ...)
 

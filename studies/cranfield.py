@@ -20,7 +20,7 @@ from rankgrad import losses, metrics
 from rankgrad.io.results import Row, rows_of
 from studies.compared import compared
 from studies.reranking import Reranking, params_of
-from studies.vectorized import Jobs, Loss, command, squared_errors
+from studies.vectorized import Jobs, Loss, command, of_each_list, squared_errors
 
 TABLE = Path("data/raw/cranfield/cranfield.parquet")
 SEEDS = 3
@@ -37,14 +37,14 @@ UPSTREAM = "1208e6d"  # the commit of the files
 
 METHODS: dict[str, Loss] = {
     LEARNED: squared_errors(lambda relevance: relevance, (-2, -1)),
-    "multilabel_soft_margin": partial(losses.multilabel_soft_margin, reduction="none", check_finite=False),
-    "listnet": partial(losses.listnet, reduction="none", check_finite=False),
-    "ranknet": partial(losses.ranknet, reduction="none", check_finite=False),
-    "lambdarank": partial(losses.lambdarank, reduction="none", check_finite=False),
-    "ndcg": partial(losses.ndcg, sorter="laplace", reduction="none", check_finite=False),
-    "average_precision": partial(losses.average_precision, sorter="laplace", reduction="none", check_finite=False),
-    "hinge_ap": partial(losses.hinge_ap, reduction="none", check_finite=False),
-    "rlsep": partial(losses.rlsep, reduction="none", check_finite=False),
+    "multilabel_soft_margin": of_each_list(losses.multilabel_soft_margin),
+    "listnet": of_each_list(losses.listnet),
+    "ranknet": of_each_list(losses.ranknet),
+    "lambdarank": of_each_list(losses.lambdarank),
+    "ndcg": of_each_list(losses.ndcg, sorter="laplace"),
+    "average_precision": of_each_list(losses.average_precision, sorter="laplace"),
+    "hinge_ap": of_each_list(losses.hinge_ap),
+    "rlsep": of_each_list(losses.rlsep),
 }
 
 

@@ -30,7 +30,7 @@ from rankgrad.seeding import derived_seed
 from rankgrad.sorters import Laplace, Logistic, soft_permutation
 from studies import kept
 from studies.times.peers import isotonic_ranks, missing, neural_sort, soft_sort, sorting_network
-from studies.vectorized import Jobs, Loss, adam, by_seed, command, uniform
+from studies.vectorized import Jobs, Loss, adam, by_seed, command, of_each_list, uniform
 
 STUDY = "four_digit_mnist"
 SETTINGS, LENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (5, 3, 9, 15)
@@ -77,10 +77,6 @@ RANKS: dict[str, Callable[[float], Operator]] = {
 }
 
 
-def _of_each_list(name: str, **options: Operator) -> Loss:
-    return partial(getattr(losses, name), reduction="none", check_finite=False, **options)
-
-
 def methods() -> dict[str, dict[float | None, Loss]]:
     """Return the losses of each method by setting; the key is None for a method without settings."""
     losses_of: dict[str, dict[float | None, Loss]] = {}
@@ -88,9 +84,11 @@ def methods() -> dict[str, dict[float | None, Loss]]:
         bound = partial(of_permutation, loss=loss)
         losses_of[f"{name}, {title}"] = {setting: partial(bound, permutation=make(setting)) for setting in SETTINGS}
     for (name, make), loss in product(RANKS.items(), ("spearman", "softsort_cross_entropy")):
-        losses_of[f"{name}, {loss}"] = {setting: _of_each_list(loss, sorter=make(setting)) for setting in SETTINGS}
+        losses_of[f"{name}, {loss}"] = {
+            setting: of_each_list(getattr(losses, loss), sorter=make(setting)) for setting in SETTINGS
+        }
     for name in ("list_mle", "ranknet"):
-        losses_of[name] = {None: _of_each_list(name)}
+        losses_of[name] = {None: of_each_list(getattr(losses, name))}
     return losses_of
 
 

@@ -9,7 +9,7 @@ learning rate and the number of steps, by the mean ranked accuracy of the first 
 trained on all training rows.
 """
 
-from functools import cache, partial
+from functools import cache
 
 import pandas as pd
 import torch
@@ -29,6 +29,8 @@ from studies.vectorized import (
     by_fold,
     by_seed,
     command,
+    first_label,
+    of_each_list,
     of_sets,
     squared_errors,
 )
@@ -56,20 +58,14 @@ def gaussian_mlr(outputs: Tensor, label_ranks: Tensor) -> Tensor:
     return losses.gaussian_mlr(means, label_ranks, log_variances=bounded, reduction="none", check_finite=False)
 
 
-def first_label(scores: Tensor, label_ranks: Tensor) -> Tensor:
-    """Return the softmax cross-entropy with the label that has the most votes; tied ones share the target."""
-    most = (label_ranks == label_ranks.amax(-1, keepdim=True)).long()
-    return losses.multilabel_cross_entropy(scores, most, reduction="none", check_finite=False)
-
-
 def average_ranks(label_ranks: Tensor) -> Tensor:
     """Return ranks, averaged over ties; the most important label has the largest."""
     return -exact_ranks(label_ranks.float())
 
 
 METHODS: dict[str, Loss] = {
-    "rlsep": partial(losses.rlsep, reduction="none", check_finite=False),
-    "plackett_luce": partial(losses.plackett_luce, reduction="none", check_finite=False),
+    "rlsep": of_each_list(losses.rlsep),
+    "plackett_luce": of_each_list(losses.plackett_luce),
     KL: kl,
     "mse of ranks": squared_errors(average_ranks, (-1,)),
     "gaussian_mlr": gaussian_mlr,

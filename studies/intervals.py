@@ -11,10 +11,6 @@ from scipy.stats import ttest_1samp
 from rankgrad.evaluation import holm
 from studies.kept import Study
 
-__all__ = [
-    "adjusted", "check_seeds", "compared", "half_width", "of_seeds", "over_splits", "paired", "small_p", "with_half",
-]  # fmt: skip
-
 Key = TypeVar("Key", bound=Hashable)
 Values = Sequence[float] | np.ndarray | pd.Series
 HELD_OUT = 0.2 / 0.8  # ratio of test rows to training rows in random splits

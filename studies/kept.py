@@ -21,8 +21,6 @@ from rankgrad.io import results
 from rankgrad.io.atomic import replaced_folder
 from rankgrad.io.results import Results, Row
 
-__all__ = ["Study", "machine", "read", "write"]
-
 FOLDER = Path("studies/made")
 TABLE, MADE_BY, SUM = "results.csv", "made_by.json", "sha256_of_results"
 MADE = {"commit": str, "params": dict, "hashes": dict, "machine": dict}

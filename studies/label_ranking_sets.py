@@ -10,20 +10,32 @@ quarter of the rows chooses the learning rate and the number of steps; then the 
 
 import csv
 import math
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from zipfile import ZipFile
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from rankgrad import losses, metrics
 from rankgrad.io.results import Row
 from rankgrad.seeding import generator
 from studies.converters.packages import PackagedFile
-from studies.vectorized import Fold, Lists, Loss, by_seed, command, first_weights, measured, of_sets, squared_errors
+from studies.vectorized import (
+    Fold,
+    Lists,
+    Loss,
+    by_seed,
+    command,
+    first_label,
+    first_weights,
+    lists_of_folds,
+    measured,
+    of_each_list,
+    of_sets,
+    squared_errors,
+)
 
 RAW = Path("data/raw/label_ranking_sets")
 FILE = PackagedFile(
@@ -77,15 +89,9 @@ def label_ranks(features: Tensor, classes: Tensor) -> Tensor:
     return count - posterior.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
 
 
-def of_first(scores: Tensor, ranks: Tensor) -> Tensor:
-    return losses.multilabel_cross_entropy(
-        scores, (ranks == scores.shape[-1]).long(), reduction="none", check_finite=False
-    )
-
-
 ORDERS = "listnet", "plackett_luce", "pairwise_logistic", "rlsep", "kendall", "spearman_of_label_ranks"
-METHODS: dict[str, Loss] = {"cross-entropy, first label": of_first, "mse": squared_errors(Tensor.float, (-1,))} | {
-    name: partial(getattr(losses, name), reduction="none", check_finite=False) for name in ORDERS
+METHODS: dict[str, Loss] = {"cross-entropy, first label": first_label, "mse": squared_errors(Tensor.float, (-1,))} | {
+    name: of_each_list(getattr(losses, name)) for name in ORDERS
 }
 
 
@@ -107,12 +113,8 @@ def lists(data: tuple[Tensor, Tensor], learned: list[Tensor], tested: list[Tenso
     features, ranks = data
     spread = torch.stack([features[rows].std(0) for rows in learned]).unsqueeze(1)
     mean = torch.stack([features[rows].mean(0) for rows in learned]).unsqueeze(1)
-    result = []
-    for rows in (learned, tested):
-        padded = pad_sequence(rows, batch_first=True, padding_value=-1)
-        values = (features[padded] - mean) / spread.where(spread > 0, 1.0)
-        result.append(Lists(values.float(), ranks[padded], padded >= 0))
-    return result
+    values = ((features - mean) / spread.where(spread > 0, 1.0)).float().unsqueeze(2)
+    return [lists_of_folds(values, rows, ranks, 1) for rows in (learned, tested)]
 
 
 def weights(count: int, name: str, inputs: int, outputs: int) -> list[Tensor]:

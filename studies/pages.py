@@ -19,8 +19,6 @@ from rankgrad.io.atomic import replaced_file
 from studies import cells, papers, tables
 from studies.kept import Study, read
 
-__all__ = ["PLACES", "page_of", "text_of", "write"]
-
 REPORT, SHEET = Path("reports/results.md"), Path("reports/figures/orders.png")
 PLACES: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
 

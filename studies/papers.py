@@ -15,8 +15,6 @@ from ruamel.yaml import YAML
 from pipelines.reporting.results import markdown
 from studies.kept import Study, read
 
-__all__ = ["Number", "Result", "printed", "results_of", "sorter_errors", "text_of"]
-
 FILE = Path(__file__).with_suffix(".yaml")
 LOSSES = {"multilabel_cross_entropy": "cross-entropy", "lsep": "LSEP", "rlsep": "RLSEP"}
 

@@ -16,8 +16,6 @@ from studies.intervals import half_width, of_seeds
 from studies.kept import Study, read
 from studies.tables import BATCHES, best_of_batches, by_softness, prefixes
 
-__all__ = ["CASES", "PICTURES"]
-
 STYLE = """
 rect { fill: #ffffff } text { font: 16px system-ui, sans-serif; fill: #24292f }
 .title { font-weight: 600 } .small { font-size: 14px }

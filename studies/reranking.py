@@ -17,8 +17,6 @@ from rankgrad.io.results import Row
 from rankgrad.seeding import generator
 from studies.vectorized import Fold, Loss, Search, best_settings, of_every_fold, settings_by_fold
 
-__all__ = ["NO_DOCUMENT", "Reranking", "params_of"]
-
 FOLDS = 5
 HIDDEN = 32
 BATCH = 8  # lists per step

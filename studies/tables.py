@@ -13,11 +13,7 @@ from studies import papers
 from studies.cells import at_ends, gain, holm_p, mean, settings
 from studies.intervals import adjusted, check_seeds, compared, of_seeds, over_splits, paired, small_p, with_half
 from studies.kept import Study
-
-__all__ = [
-    "aslib", "by_batch", "compared_runs", "four_digits", "human_orders", "label_ranking_sets", "made_data",
-    "of_points", "over_rivals", "prefixes",
-]  # fmt: skip
+from studies.points import FLIPPED
 
 # --- RLSEP's Table 1. ---
 
@@ -81,7 +77,6 @@ POINTS = {
         },
     ),
 }
-FLIPPED = (0, 10, 20, 30, 40)  # percent
 
 
 def of_points(study: Study) -> str:

@@ -12,15 +12,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pipelines.ops.git import git
+from rankgrad import losses
 from rankgrad.io.results import Row, rows_of
-from rankgrad.losses import mse
 from rankgrad.seeding import generator
 from studies import kept
-
-__all__ = [
-    "Fold", "Jobs", "Lists", "Loss", "Search", "adam", "best_settings", "by_fold", "by_seed", "command",
-    "first_weights", "measured", "of_every_fold", "of_sets", "settings_by_fold", "squared_errors", "uniform",
-]  # fmt: skip
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # scores and truth (B, lists, length) to a value a list; metrics, too
 Fold = tuple[Tensor, Tensor, Tensor]  # the numbers of lists to train on, to choose by, and to test on
@@ -67,12 +62,23 @@ def first_weights(draws: Sequence[torch.Generator], sizes: Sequence[int]) -> lis
     return layers
 
 
+def of_each_list(loss: Callable[..., Tensor], **options: Any) -> Loss:
+    """Return a loss of the library with the value of each list."""
+    return partial(loss, reduction="none", check_finite=False, **options)
+
+
+def first_label(scores: Tensor, importance: Tensor) -> Tensor:
+    """Return the softmax cross-entropy with the most important label; tied ones share the target."""
+    most = (importance == importance.amax(-1, keepdim=True)).long()
+    return losses.multilabel_cross_entropy(scores, most, reduction="none", check_finite=False)
+
+
 def squared_errors(change: Callable[[Tensor], Tensor], over: tuple[int, ...]) -> Loss:
     """Return the MSE with transformed targets, standardized over these dimensions."""
 
     def loss(scores: Tensor, truth: Tensor) -> Tensor:
         spread, mean = torch.std_mean(change(truth), over, keepdim=True)
-        return mse(scores, (change(truth) - mean) / spread, reduction="none", check_finite=False)
+        return losses.mse(scores, (change(truth) - mean) / spread, reduction="none", check_finite=False)
 
     return loss
 
@@ -119,11 +125,11 @@ def scored(
         hidden = activation(torch.baddbmm(weights[1], split.inputs, weights[0]))
         return torch.baddbmm(weights[3], hidden, weights[2]).view(*split.truth.shape[:2], -1)
 
-    def losses() -> Tensor:
+    def values() -> Tensor:
         batch = next(learned)
         return batch.mean(loss(scores(batch), batch.truth))
 
-    for _ in adam(weights, losses, rates=rates, steps=steps):
+    for _ in adam(weights, values, rates=rates, steps=steps):
         with torch.no_grad():
             yield scores(tested)
 
@@ -178,8 +184,8 @@ class Search:
         sizes = (features.shape[-1], self.hidden, outputs)
         start = self._start(sizes, self.choose_by, len(folds) * copies)
         rates = torch.tensor(self.rates).repeat_interleave(len(folds) * self.choose_by)
-        batches = self._batches(_lists(features, learn, truth, self.choose_by), copies)
-        tested = _lists(features, choose, judged, self.choose_by).repeated(copies)
+        batches = self._batches(lists_of_folds(features, learn, truth, self.choose_by), copies)
+        tested = lists_of_folds(features, choose, judged, self.choose_by).repeated(copies)
         tried = []
         for scores in train(batches, tested, start, rates=rates):
             tried.append(tested.mean(metric(scores, tested.truth).nan_to_num(0.0)))
@@ -191,8 +197,8 @@ class Search:
         features = inputs(both)
         start = self._start(sizes, self.seeds, len(folds))
         rates = torch.tensor(self.rates)[rate].repeat_interleave(self.seeds)
-        batches = self._batches(_lists(features, both, truth, self.seeds), 1)
-        tested = _lists(features, test, judged, self.seeds)
+        batches = self._batches(lists_of_folds(features, both, truth, self.seeds), 1)
+        tested = lists_of_folds(features, test, judged, self.seeds)
         by_step = torch.stack([*train(batches, tested, start, rates=rates)])
         result = []
         for fold, rows in enumerate(test):
@@ -217,7 +223,7 @@ class Search:
             yield Lists(every[network, rows].flatten(1, 2), split.truth[network, rows], counts).repeated(copies)
 
 
-def _lists(features: Tensor, rows: list[Tensor], truth: Tensor, networks: int) -> Lists:
+def lists_of_folds(features: Tensor, rows: list[Tensor], truth: Tensor, networks: int) -> Lists:
     """Return lists of each fold, for several networks."""
     padded = pad_sequence(rows, batch_first=True, padding_value=-1)
     fold = torch.arange(len(rows)).unsqueeze(1)

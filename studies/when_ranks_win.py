@@ -17,7 +17,7 @@ from rankgrad import losses, metrics
 from rankgrad.io.results import Row
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import generator
-from studies.vectorized import Jobs, Lists, Loss, by_seed, command, measured, squared_errors
+from studies.vectorized import Jobs, Lists, Loss, by_seed, command, measured, of_each_list, squared_errors
 
 FEATURES, HIDDEN, TEST_ROWS = 20, 32, 2000
 SEEDS = range(1, 11)
@@ -100,12 +100,12 @@ ON_VALUES: dict[str, Loss] = {
     "MSE": squared_errors(Tensor.float, (-2, -1)),
     "MSE, each list standardized": squared_errors(Tensor.float, (-1,)),
     "MSE of ranks": squared_errors(lambda truth: -exact_ranks(truth), (-1,)),
-    "Spearman": partial(losses.spearman, reduction="none"),
+    "Spearman": of_each_list(losses.spearman),
 }
 ON_LABELS: dict[str, Loss] = {
-    "cross-entropy": partial(losses.multilabel_soft_margin, reduction="none"),
-    "softmax of each list": partial(losses.multilabel_cross_entropy, reduction="none"),
-    "AP": partial(losses.average_precision, reduction="none"),
+    "cross-entropy": of_each_list(losses.multilabel_soft_margin),
+    "softmax of each list": of_each_list(losses.multilabel_cross_entropy),
+    "AP": of_each_list(losses.average_precision),
 }
 
 

@@ -12,8 +12,6 @@ import torch
 
 from rankgrad import losses
 
-__all__ = ["PATH", "text"]
-
 PATH = Path("docs/gradients.csv")
 SCORES = (2.0, 0.3, 1.0, 0.6, -0.5)
 # Targets by the name of the truth. The second score is too low for all of them.

@@ -12,8 +12,6 @@ from typing import Any
 
 import griffe
 
-__all__ = ["FOLDER", "pages"]
-
 FOLDER = Path("docs/api")
 BIBLIOGRAPHY, TIMES = Path("docs/bibliography.md"), Path("docs/losses.md")
 CONTRACTS = Path("tests/contracts/test_measures.py")

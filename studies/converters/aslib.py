@@ -15,8 +15,6 @@ import pandas as pd
 
 from studies.converters.writing import write_tables
 
-__all__ = ["SCENARIOS", "TABLES", "arff", "table_of"]
-
 TABLES, TERMS = Path("data/raw/aslib"), "GPL-3, github.com/coseal/aslib_data"
 # From a copy with eight scenarios, those with at least five algorithms; with fewer, there is little to order.
 SCENARIOS = ("SAT11-HAND", "SAT11-INDU", "MAXSAT12-PMS", "ASP-POTASSCO", "QBF-2011", "BNSL-2016")

@@ -16,8 +16,6 @@ import pandas as pd
 from rankgrad.plain_text import words_of
 from studies.converters.writing import convert, drawn_splits
 
-__all__ = ["bm25", "table"]
-
 DEEP = 100  # abstracts to rerank for each question
 SATURATION, LENGTH = 1.2, 0.75  # k1 and b of BM25
 SMOOTHING = 500.0  # words of the Dirichlet prior

@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from studies.converters.writing import block_of_lists, convert, lists
 
-__all__ = ["table"]
-
 FEATURES = 300
 BLOCK = block_of_lists("graded_search", folds=5)
 BLOCK["args"]["without_relevant"] = "drop"  # a few queries have one document

@@ -17,8 +17,6 @@ from rankgrad.ranks import dense_ranks
 from studies.converters.packages import PackagedFile
 from studies.converters.writing import convert, drawn_splits
 
-__all__ = ["BLOCK", "CANVAS", "FILE", "Drawing", "area_of", "draw", "drawings", "table"]
-
 FILE = PackagedFile(
     package="kanjivg",
     version="20260714",

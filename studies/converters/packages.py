@@ -12,8 +12,6 @@ from zipfile import BadZipFile, ZipFile
 
 from rankgrad.io.atomic import replaced_folder
 
-__all__ = ["PackagedFile"]
-
 
 @dataclass(frozen=True)
 class PackagedFile:

@@ -14,8 +14,6 @@ from PIL import Image
 from rankgrad.io.pictures import as_png
 from studies.converters.writing import convert, drawn_splits
 
-__all__ = ["BLOCK", "table"]
-
 BLOCK = {
     "name": "table",
     "raw": "data/raw/photo_collages",

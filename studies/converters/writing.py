@@ -15,8 +15,6 @@ from rankgrad.datasets.files.folds import fraction_of, split_at
 from rankgrad.io.atomic import replaced_file
 from studies.converters.packages import PackagedFile
 
-__all__ = ["SEED", "block_of_lists", "convert", "drawn_splits", "lists", "write_tables"]
-
 SEED = 1  # seed of splits for sets published without splits
 
 

@@ -21,11 +21,11 @@ from pipelines.config import Settings, load
 from pipelines.reporting.results import history
 from rankgrad.io import results
 from rankgrad.io.atomic import replaced_folder
+from studies.points import FLIPPED
 
 METRICS = Path("metrics")
 FIGURES = METRICS / "measured"
 POINTS = ("lstm", "cnn", "handcrafted", "hinge_ap", "multilabel_soft_margin")
-FLIPPED = (0, 10, 20, 30, 40)  # percent
 LINES = {
     "RLSEP": "label_ranking-rlsep-{}_digits",
     "RLSEP, trained on three": "label_ranking-rlsep-3_digits",

@@ -7,8 +7,6 @@ from rankgrad.datasets.scenes import layout
 from rankgrad.datasets.scenes.base import Recipe
 from rankgrad.datasets.scenes.digits import CLASSES, Digits
 
-__all__ = ["SCALES", "calibration_recipes", "frame_recipes"]
-
 SCALES = (4.0, 3.0, 2.0, 1.0)  # of the calibration set's four digits; a digit of scale s has s * canvas / 8 pixels
 GROWS, STAYS, SHRINKS = 1, 2, 3  # digits of Fig. 1
 

@@ -8,8 +8,6 @@ import pyarrow.parquet as pq
 
 from rankgrad.io.atomic import replaced_file
 
-__all__ = ["of_run", "of_seeds", "with_column", "write"]
-
 
 def of_run(run: str) -> pa.Table:
     """Return the predictions of the first seed of a run, in the order of the test rows."""

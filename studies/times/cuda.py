@@ -9,51 +9,39 @@ import torch
 from torch import Tensor
 
 from rankgrad import lookup
-from rankgrad.io.checkpoints import build
-from rankgrad.sorters import load_sorter
-from studies.times.measuring import drawn_truth, median_seconds, truth_of
+from studies.times.measuring import OURS, drawn_truth, median_seconds, ours, truth_of
 from studies.times.peers import isotonic_ranks, neural_sort, soft_sort
 
-__all__ = ["LONGEST", "OPERATORS", "cost", "operator"]
-
 LONGEST = 20.0  # milliseconds; skip longer lists after this, since all pairs of a ten times longer list take 2 seconds
-OURS = {
-    "laplace 0.2": ("laplace", {"softness": 0.2}),
-    "straight_through 0.2": ("straight_through", {"gradient_softness": 0.2}),
-    "logistic 1/35": ("logistic", {"softness": 1 / 35}),
-    "handcrafted 10": ("handcrafted", {"steepness": 10.0}),
-}
 OTHERS = {
-    "torchsort l2 0.1": ("torchsort", partial(isotonic_ranks, kind="l2", strength=0.1)),
-    "torchsort kl 0.1": ("torchsort", partial(isotonic_ranks, kind="kl", strength=0.1)),
-    "NeuralSort 0.1": ("torch", partial(neural_sort, temperature=0.1)),
-    "SoftSort 0.01": ("torch", partial(soft_sort, temperature=0.01)),
+    "torchsort l2 0.1": partial(isotonic_ranks, kind="l2", strength=0.1),
+    "torchsort kl 0.1": partial(isotonic_ranks, kind="kl", strength=0.1),
+    "NeuralSort 0.1": partial(neural_sort, temperature=0.1),
+    "SoftSort 0.01": partial(soft_sort, temperature=0.01),
 }
 LOSSES = (
     "spearman", "kendall", "ranknet", "list_mle", "listnet", "ndcg", "lambdarank", "expected_reciprocal_rank",
     "average_precision", "rlsep", "lsep", "pairwise_logistic", "plackett_luce",
 )  # fmt: skip
-OPERATORS = ("comparator", "LapSum 0.1", *OURS, *OTHERS, *(f"losses.{name}" for name in LOSSES))
+OPERATORS = (
+    "comparator", "LapSum 0.1", "laplace 0.2", "straight_through 0.2", "logistic 1/35", "handcrafted 10", *OTHERS,
+    *(f"losses.{name}" for name in LOSSES),
+)  # fmt: skip
 
 
 def operator(name: str, shape: tuple[int, int], device: torch.device) -> Callable[[Tensor], Tensor]:
     """Return one of `OPERATORS`, for scores of a shape.
 
     Raises:
-        ImportError: its package is not installed.
+        ImportError: its package is not installed; the operator may raise it, too.
     """
-    if name == "comparator":
-        return load_sorter(name, device=device)
     if name == "LapSum 0.1":
         lapsum = import_module("lapsum.rank").soft_rank
         return lambda scores: lapsum(scores, 0.1)
     if name in OURS:
-        sorter, args = OURS[name]
-        return build("sorters", sorter, args, seed=0).to(device)
+        return ours(name).to(device)
     if name in OTHERS:
-        package, call = OTHERS[name]
-        import_module(package)
-        return call
+        return OTHERS[name]
     loss = name.removeprefix("losses.")
     argument = str(truth_of("losses", loss))
     truth = drawn_truth(loss, argument, torch.randn(shape, generator=torch.Generator().manual_seed(1)))

@@ -5,14 +5,28 @@ from collections.abc import Callable
 from statistics import median
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rankgrad import lookup
+from rankgrad.io.checkpoints import build
+from rankgrad.sorters import load_sorter
 
-__all__ = ["drawn_truth", "median_seconds", "truth_of"]
+OURS = {  # our sorters, by name in tables
+    "comparator": ("comparator", {}),
+    "laplace 0.05": ("laplace", {"softness": 0.05}),
+    "laplace 0.2": ("laplace", {"softness": 0.2}),
+    "straight_through 0.2": ("straight_through", {"gradient_softness": 0.2}),
+    "logistic 1/35": ("logistic", {"softness": 1 / 35}),
+    "handcrafted 10": ("handcrafted", {"steepness": 10.0}),
+}
 
 GRADES = {"label_ranks": 5, "labels": 2}  # number of grades; a target has grades only if it is a relevance
 RELEVANCE = {"expected_reciprocal_rank", "lambdarank", "ndcg"}
+
+
+def ours(name: str) -> nn.Module:
+    sorter, args = OURS[name]
+    return load_sorter(sorter) if sorter == "comparator" else build("sorters", sorter, args, seed=0)
 
 
 def median_seconds(step: Callable[[], object], *, clock: Callable[[], float], most: int, limit: float) -> float:

@@ -13,9 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Ranking", "families", "isotonic_ranks", "missing", "neural_sort", "peers", "soft_sort", "sorting_network"]
-
 Ranking = Callable[[Tensor], Tensor]
+PEERS = {  # family and softness, by name in tables
+    "NeuralSort 0.1": ("NeuralSort", 0.1),
+    "SoftSort 0.01": ("SoftSort", 0.01),
+    "torchsort l2 0.1": ("torchsort l2", 0.1),
+    "torchsort l2 0.01": ("torchsort l2", 0.01),
+    "torchsort kl 0.1": ("torchsort kl", 0.1),
+    "diffsort bitonic 100": ("diffsort bitonic", 0.01),  # by steepness
+}
 
 
 def missing() -> list[str]:
@@ -93,15 +99,7 @@ def families() -> dict[str, Callable[[float], Ranking]]:
 
 def peers() -> dict[str, Ranking]:
     """Return the installed peers by their names in the table, and print the others."""
-    every: dict[str, Ranking] = {
-        "NeuralSort 0.1": _ranks(partial(neural_sort, temperature=0.1)),
-        "SoftSort 0.01": _ranks(partial(soft_sort, temperature=0.01)),
-        "torchsort l2 0.1": partial(isotonic_ranks, kind="l2", strength=0.1),
-        "torchsort l2 0.01": partial(isotonic_ranks, kind="l2", strength=0.01),
-        "torchsort kl 0.1": partial(isotonic_ranks, kind="kl", strength=0.1),
-        "diffsort bitonic 100": _ranks(partial(sorting_network, kind="bitonic", steepness=100.0)),
-    }
-    absent = missing()
-    for name in absent:
+    for name in missing():
         print(f"{name} left out: `pip install --no-build-isolation {name}`")
-    return {name: ranking for name, ranking in every.items() if name.split()[0] not in absent}
+    installed = families()
+    return {name: installed[family](softness) for name, (family, softness) in PEERS.items() if family in installed}

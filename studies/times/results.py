@@ -7,8 +7,6 @@ from pipelines.cli.shared import table
 from pipelines.reporting.results import markdown
 from studies.kept import machine
 
-__all__ = ["FOLDER", "write"]
-
 FOLDER = Path(__file__).parent / "results"
 
 

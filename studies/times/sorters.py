@@ -27,11 +27,10 @@ from torch.utils._pytree import tree_leaves
 
 from rankgrad import lookup
 from rankgrad.datasets.vectors.score_vectors import draw
-from rankgrad.io.checkpoints import build
 from rankgrad.sorters import _quality as measures
 from rankgrad.sorters import load_sorter
 from studies import pages
-from studies.times.measuring import median_seconds
+from studies.times.measuring import OURS, median_seconds, ours
 from studies.times.peers import Ranking, peers
 from studies.times.results import FOLDER, write
 
@@ -39,14 +38,6 @@ PAGE = Path("docs/sorters.md")
 LENGTH, ROWS, VECTORS = 100, 1000, 40
 LENGTHS = (10, 100, 1000, 10_000, 100_000, 1_000_000)
 MOST_PAIRS = 10_000 * 10_000
-OURS = {
-    "comparator": ("comparator", {}),
-    "laplace 0.05": ("laplace", {"softness": 0.05}),
-    "laplace 0.2": ("laplace", {"softness": 0.2}),
-    "straight_through 0.2": ("straight_through", {"gradient_softness": 0.2}),
-    "logistic 1/35": ("logistic", {"softness": 1 / 35}),
-    "handcrafted 10": ("handcrafted", {"steepness": 10.0}),
-}
 # Longer vectors would take gigabytes or minutes each.
 LONGEST = {"logistic": 10_000, "handcrafted": 1000, "NeuralSort": 1000, "SoftSort": 1000, "diffsort": 100}
 # Stop measuring an added sorter at the length at which ten times as many scores would take longer, if it is quadratic.
@@ -87,10 +78,7 @@ def added(address: str) -> tuple[str, Ranking]:
 
 def rankings() -> dict[str, Ranking]:
     """Return the sorters to measure by name, and print which are left out."""
-    rankings: dict[str, Ranking] = {}
-    for name, (sorter, args) in OURS.items():
-        rankings[name] = load_sorter(sorter) if sorter == "comparator" else build("sorters", sorter, args, seed=0)
-    rankings |= peers()
+    rankings: dict[str, Ranking] = {name: ours(name) for name in OURS} | peers()
     for name in ("lstm", "cnn"):
         folder = Path("models/sorters") / name
         if (folder / "model.json").is_file():

@@ -27,6 +27,7 @@ from studies import (
 from studies.converters import aslib as scenarios
 from studies.converters import votes
 from studies.reranking import NO_DOCUMENT
+from studies.vectorized import first_label
 
 RUN_TIMES = torch.tensor([[[0.5, 10.0, 0.1, 10.0, 3.0], [2.0, 0.02, 10.0, 0.7, 0.1]]])  # 10: not solved
 VOTES = torch.tensor([[[3.0, 0.0, 1.0, 1.0], [5.0, 2.0, 0.0, 0.0]]])
@@ -69,8 +70,8 @@ def test_ties_share_ranks_and_what_nobody_chose_or_solved_is_last():
 def test_losses_of_several_best_labels_share_the_target():
     scores, ranks = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[2, 2, 1]])
     expected = [pytest.approx(-scores.log_softmax(-1)[0, :2].mean().item())]
-    assert human_orders.first_label(scores, ranks).tolist() == expected
-    assert aslib.fastest(scores, torch.tensor([[0.1, 0.1, 10.0]])).tolist() == expected
+    assert first_label(scores, ranks).tolist() == expected
+    assert aslib.METHODS["cross-entropy, fastest"](scores, torch.tensor([[0.1, 0.1, 10.0]])).tolist() == expected
     assert human_orders.kl(VOTES.clamp(min=1e-30).log(), VOTES).tolist() == [[pytest.approx(0, abs=1e-6)] * 2]
 
 
