@@ -384,7 +384,7 @@ def imitate(job: Job, settings: Settings, until: float) -> list[Row]:
         "parameters": sum(parameter.numel() for parameter in sorter.parameters()),
         "vectors": count * size,
     }
-    return [Row(job.run, "l1", *l1), *(Row(job.run, metric, float(value)) for metric, value in values.items())]
+    return [*results.rows_of(job.run, {"l1": l1, **values})]
 
 
 def drawn_vectors(split: str, rows: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,6 @@
 `studies.pages` writes the tables of docs/papers.md from papers.yaml.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -75,68 +74,40 @@ def _by_seed(study: Study, run: str, metric: str) -> pd.Series:
     return pd.Series(study.by_seed(run, metric) or {0: study.leaf(run, metric)[0]})
 
 
-@dataclass(frozen=True)
-class Result:
-    """A table, figure, or claim of a paper.
-
-    Attributes:
-        item: its place in the paper.
-        theirs: the paper's result.
-        differs: how our configuration differs; if nothing was kept, why.
-        command: the command that reproduces it.
-        time: how long that takes, measured or estimated.
-        ours: our kept results; empty if it was not reproduced.
-    """
-
-    item: str
-    theirs: str
-    differs: str
-    command: str
-    time: str
-    ours: Sequence[Number] = ()
-
-    def row(self) -> list[str]:
-        texts, seeds, hardware = [], set(), {}
-        for number in self.ours:
-            study = read(number.study)
-            values = number.values(study)
-            texts.append(number.text(values))
-            seeds.add(len(values))
-            hardware[_hardware(study)] = None
-        ours, counts = "; ".join(texts) or "not reached", " and ".join(map(str, sorted(seeds)))
-        return [self.item, self.theirs, ours, counts, self.differs, f"`{self.command}`", self.time, "; ".join(hardware)]
-
-
 def _hardware(study: Study) -> str:
     machine = study.made_by["machine"]
     threads = "1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
     return machine["gpu"] or f"{machine['processor']}, {threads}"
 
 
-def results_of(paper: str) -> list[Result]:
-    """Return the results of a paper, in the paper's order."""
-    results = []
-    for block in content()["papers"][paper]:
-        theirs = block["theirs"]
-        if isinstance(theirs, dict):
-            cells = (f"{title} {printed(**theirs, loss=loss)}" for loss, title in LOSSES.items())
-            theirs = "; ".join(cells)
-        ours = [Number(**number) for number in block.get("ours", ())]
-        results.append(Result(**block | {"theirs": theirs, "ours": ours}))
-    return results
-
-
 def text_of(paper: str) -> str:
-    """Return the table of a paper."""
+    """Return the table of a paper, in the paper's order."""
     columns = ["item", "paper", "ours", "seeds", "what differs", "command", "time", "hardware"]
-    return markdown(columns, [result.row() for result in results_of(paper)])
+    return markdown(columns, [_row(result) for result in content()["papers"][paper]])
+
+
+def _row(result: dict[str, Any]) -> list[str]:
+    """Return the row of a table, figure, or claim; our kept results are missing if it was not reproduced."""
+    theirs = result["theirs"]
+    if isinstance(theirs, dict):
+        theirs = "; ".join(f"{title} {printed(**theirs, loss=loss)}" for loss, title in LOSSES.items())
+    texts, seeds, hardware = [], set(), {}
+    for block in result.get("ours", ()):
+        number, study = Number(**block), read(block["study"])
+        values = number.values(study)
+        texts.append(number.text(values))
+        seeds.add(len(values))
+        hardware[_hardware(study)] = None
+    ours, counts = "; ".join(texts) or "not reached", " and ".join(map(str, sorted(seeds)))
+    command = f"`{result['command']}`"
+    return [result["item"], theirs, ours, counts, result["differs"], command, result["time"], "; ".join(hardware)]
 
 
 def main() -> None:
     """Print the command for each result, and how long it takes."""
-    for paper in content()["papers"]:
-        for result in results_of(paper):
-            print(f"{result.item}\n    {result.command}    # {result.time}")
+    for results in content()["papers"].values():
+        for result in results:
+            print(f"{result['item']}\n    {result['command']}    # {result['time']}")
 
 
 if __name__ == "__main__":

@@ -117,14 +117,13 @@ class Reranking:
                 for column, trees in enumerate(TREES):
                     scores = self._predicted(booster, values, choose, trees)
                     tried[row, fold, column] = self.metric(scores, self.relevance[choose]).nanmean()
-        rate, step = best_settings(tried)
+        rates, steps = best_settings(tried, TREE_RATES, TREES)
         for fold, (learn, choose, test) in enumerate(self.parts()):
             both = torch.cat([learn, choose])
             values = self.inputs(both)
             for seed in range(self.seeds):
-                booster = self._boosted(values, both, TREE_RATES[rate[fold]], seed=seed + 1)
-                result[seed, test] = self._predicted(booster, values, test, TREES[step[fold]])
-        rates, steps = [TREE_RATES[index] for index in rate], [TREES[index] for index in step]
+                booster = self._boosted(values, both, rates[fold], seed=seed + 1)
+                result[seed, test] = self._predicted(booster, values, test, steps[fold])
         return result, settings_by_fold(run, rates, steps)
 
     def _boosted(self, values: Tensor, learn: Tensor, rate: float, seed: int) -> Any:

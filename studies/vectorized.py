@@ -190,22 +190,21 @@ class Search:
         for scores in train(batches, tested, start, rates=rates):
             tried.append(tested.mean(metric(scores, tested.truth).nan_to_num(0.0)))
         means = torch.stack(tried, -1).view(copies, len(folds), self.choose_by, len(self.steps)).mean(2)
-        rate, step = best_settings(means)
+        best_rates, best_steps = best_settings(means, self.rates, self.steps)
 
         # Train all networks of each fold with its setting.
         both = [torch.cat([*pair]) for pair in zip(learn, choose, strict=True)]
         features = inputs(both)
         start = self._start(sizes, self.seeds, len(folds))
-        rates = torch.tensor(self.rates)[rate].repeat_interleave(self.seeds)
+        rates = torch.tensor(best_rates).repeat_interleave(self.seeds)
         batches = self._batches(lists_of_folds(features, both, truth, self.seeds), 1)
         tested = lists_of_folds(features, test, judged, self.seeds)
-        by_step = torch.stack([*train(batches, tested, start, rates=rates)])
+        by_step = dict(zip(self.steps, train(batches, tested, start, rates=rates), strict=True))
         result = []
         for fold, rows in enumerate(test):
-            result.append(by_step[step[fold], fold * self.seeds : (fold + 1) * self.seeds, : len(rows)])
-        return result, settings_by_fold(
-            run, [self.rates[index] for index in rate], [self.steps[index] for index in step]
-        )
+            of_fold = by_step[best_steps[fold]].unflatten(0, (-1, self.seeds))[fold]
+            result.append(of_fold[:, : len(rows)])
+        return result, settings_by_fold(run, best_rates, best_steps)
 
     def _start(self, sizes: Sequence[int], networks: int, copies: int) -> list[Tensor]:
         """Return first weights; a seed starts with the same ones in each copy, such as a fold, and for each method."""
@@ -231,10 +230,10 @@ def lists_of_folds(features: Tensor, rows: list[Tensor], truth: Tensor, networks
     return Lists(*(values.repeat_interleave(networks, 0) for values in split))
 
 
-def best_settings(means: Tensor) -> tuple[list[int], list[int]]:
-    """Return the indices of the best rate and the best step of each fold, from a metric (rates, folds, steps)."""
-    best = means.transpose(0, 1).flatten(1).argmax(-1)
-    return (best // means.shape[-1]).tolist(), (best % means.shape[-1]).tolist()
+def best_settings(means: Tensor, rates: Sequence[float], steps: Sequence[int]) -> tuple[list[float], list[int]]:
+    """Return the best rate and the best step of each fold, from a metric (rates, folds, steps)."""
+    best = means.transpose(0, 1).flatten(1).argmax(-1).tolist()
+    return [rates[index // len(steps)] for index in best], [steps[index % len(steps)] for index in best]
 
 
 def by_fold(run: str, metric: str, values: Sequence[float]) -> list[Row]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rankgrad import losses, metrics
-from rankgrad.io.results import Row
+from rankgrad.io.results import Row, rows_of
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import generator
 from studies.vectorized import Jobs, Lists, Loss, by_seed, command, measured, of_each_list, squared_errors
@@ -126,8 +126,8 @@ def measured_on(data: Data, loss: Loss, metric: Loss) -> dict[str, list[float]]:
 
 def rows(run: str, metric: str, data: Data, loss: Loss) -> list[Row]:
     values = measured_on(data, loss, getattr(metrics, metric))
-    chosen = [Row(run, f"setting.{key}", values[key][0]) for key in ("rate", "steps")]
-    return by_seed(run, metric, values["value"], SEEDS) + chosen
+    chosen = {"setting.rate": values["rate"][0], "setting.steps": values["steps"][0]}
+    return [*by_seed(run, metric, values["value"], SEEDS), *rows_of(run, chosen)]
 
 
 def jobs(kind: str) -> Jobs:

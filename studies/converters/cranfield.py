@@ -7,11 +7,12 @@ instead of `text_pair`.
 """
 
 import re
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from sklearn.feature_extraction.text import CountVectorizer
 
 from rankgrad.plain_text import words_of
 from studies.converters.writing import convert, drawn_splits
@@ -104,18 +105,9 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 def _counts(*texts: list[list[str]]) -> list[np.ndarray]:
     """Return word counts (texts, words) over the vocabulary of all texts."""
-    number: dict[str, int] = {}
-    for of_text in texts:
-        for words in of_text:
-            for word in words:
-                number.setdefault(word, len(number))
-    counts = []
-    for of_text in texts:
-        matrix = np.zeros((len(of_text), len(number)))
-        for row, words in enumerate(of_text):
-            np.add.at(matrix[row], [number[word] for word in words], 1)
-        counts.append(matrix)
-    return counts
+    every = chain.from_iterable(chain.from_iterable(texts))
+    counter = CountVectorizer(analyzer=list, vocabulary=[*dict.fromkeys(every)])  # words in the order of the texts
+    return [counter.transform(of_text).toarray().astype(float) for of_text in texts]
 
 
 def _texts(file: Path, entry: str, *fields: str) -> list[str]:

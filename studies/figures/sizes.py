@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from rankgrad.inputs.image import of_tensor
 from rankgrad.io import results
 from rankgrad.io.atomic import replaced_file, replaced_folder
 from rankgrad.io.checkpoints import load_model
-from rankgrad.io.results import Row
+from rankgrad.io.results import Row, rows_of
 from rankgrad.metrics.spearman import spearman
 from rankgrad.seeding import derived_seed, generator
 from rankgrad.tasks.label_ranking import LabelRanking
@@ -36,18 +37,18 @@ def frames(folder: Path, ranker: nn.Module, scenes: RankedMnist, digits: Digits)
     recipe = frame_recipes(digits, FRAMES, canvas=scenes.canvas, generator=generator(SEED, "frames"))
     images = scenes.images(recipe, digits)
     scores, _ = TASK.scores(ranker, of_tensor(images))
-    columns, rows = {}, []
+    columns, measured = {}, {}
     for label in (recipe["size"][0] > 0).nonzero().flatten().tolist():
         side, score = recipe["size"][:, label].double(), scores[:, label].double()
         columns |= {f"size_{label}": side.numpy(), f"score_{label}": score.numpy()}
+        of_digit = measured[f"digit_{label}"] = {}
         for name, values in (("side", side), ("score", score)):
-            rows.append(Row(RUN, f"digit_{label}.{name}.first", values[0].item()))
-            rows.append(Row(RUN, f"digit_{label}.{name}.last", values[-1].item()))
+            of_digit[name] = {"first": values[0], "last": values[-1]}
         if side[0] != side[-1]:
-            rows.append(Row(RUN, f"digit_{label}.spearman", spearman(score, side).item()))
+            of_digit["spearman"] = spearman(score, side)
     pd.DataFrame(columns).to_csv(folder / "frames.csv", index_label="frame", float_format="%.6g")
     Image.fromarray(np.concatenate(list(images.numpy()), axis=1)).save(folder / "frames.png")
-    return rows
+    return [*rows_of(RUN, measured)]
 
 
 def steps(folder: Path, scores: Tensor, size: Tensor, *, resamples: int, seed: int) -> list[Row]:
@@ -62,12 +63,11 @@ def steps(folder: Path, scores: Tensor, size: Tensor, *, resamples: int, seed: i
     edges, counts = calibration.histograms(groups)
     histograms = {"bin_edges": edges.tolist()} | {name: count.tolist() for name, count in counts.items()}
     (folder / "histograms.json").write_text(json.dumps(histograms) + "\n")
-    rows = []
-    for name, moments in calibration.moments(groups).items():
-        rows += [Row(RUN, f"scale_{name}.{moment}", value) for moment, value in moments.items()]
-    rows.append(Row(RUN, "spearman", spearman(scores[size > 0], size[size > 0]).item()))
+    measured: dict[str, Any] = {f"scale_{name}": of_scale for name, of_scale in calibration.moments(groups).items()}
+    measured["spearman"] = spearman(scores[size > 0], size[size > 0])
     ordered = calibration.exactly_ordered(groups).astype(float)
-    return [*rows, Row(RUN, "exactly_ordered", *interval(ordered, resamples=resamples, seed=seed))]
+    measured["exactly_ordered"] = interval(ordered, resamples=resamples, seed=seed)
+    return [*rows_of(RUN, measured)]
 
 
 @torch.inference_mode()

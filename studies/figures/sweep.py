@@ -8,7 +8,7 @@ import torch
 from pipelines.config import Settings, load
 from rankgrad.io import results
 from rankgrad.io.atomic import replaced_file, replaced_folder
-from rankgrad.io.results import Row
+from rankgrad.io.results import rows_of
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import generator
 from rankgrad.sorters import load_sorter
@@ -27,7 +27,7 @@ def main(params: Settings) -> None:
     for name in params.sorters:
         columns[name] = load_sorter(f"models/sorters/{name}")(vectors)[:, 0].numpy()
         errors = abs(columns[name] - columns["exact"])
-        rows += [Row(name, "sweep.mean", float(errors.mean())), Row(name, "sweep.largest", float(errors.max()))]
+        rows += rows_of(name, {"sweep.mean": errors.mean(), "sweep.largest": errors.max()})
     with replaced_folder(FOLDER / "sweep") as folder:
         pd.DataFrame(columns).to_csv(folder / "ranks.csv", index=False, float_format="%.6g")
     with replaced_file(FOLDER / "sweep.csv") as partial:

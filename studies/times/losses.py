@@ -32,15 +32,15 @@ LENGTHS = (100, 1_000, 10_000, 100_000)
 LONGEST, LARGEST = 25.0, 6_000.0  # most seconds, and most megabytes of all pairs
 ALL_PAIRS = ", all pairs"
 
-# Metrics of other packages: package, module, function, and our counterpart.
+# Metrics of other packages: module, function, and our counterpart.
 OTHERS = (
-    ("scipy", "scipy.stats", "kendalltau", "kendall"),
-    ("scipy", "scipy.stats", "spearmanr", "spearman"),
-    ("torchmetrics", "torchmetrics.functional.regression", "kendall_rank_corrcoef", "kendall"),
-    ("torchmetrics", "torchmetrics.functional.regression", "spearman_corrcoef", "spearman"),
-    ("torchmetrics", "torchmetrics.functional.retrieval", "retrieval_normalized_dcg", "ndcg"),
-    ("torchmetrics", "torchmetrics.functional.retrieval", "retrieval_average_precision", "mean_average_precision"),
-    ("torchmetrics", "torchmetrics.functional.retrieval", "retrieval_reciprocal_rank", "reciprocal_rank"),
+    ("scipy.stats", "kendalltau", "kendall"),
+    ("scipy.stats", "spearmanr", "spearman"),
+    ("torchmetrics.functional.regression", "kendall_rank_corrcoef", "kendall"),
+    ("torchmetrics.functional.regression", "spearman_corrcoef", "spearman"),
+    ("torchmetrics.functional.retrieval", "retrieval_normalized_dcg", "ndcg"),
+    ("torchmetrics.functional.retrieval", "retrieval_average_precision", "mean_average_precision"),
+    ("torchmetrics.functional.retrieval", "retrieval_reciprocal_rank", "reciprocal_rank"),
 )
 
 Call = Callable[[Tensor, Tensor], Tensor]
@@ -132,7 +132,8 @@ PAIRS: dict[str, Call] = {
 def others() -> dict[str, tuple[str, Call]]:
     """Return the installed metrics of other packages by name: our counterpart, and the call."""
     calls: dict[str, tuple[str, Call]] = {}
-    for package, module, function, metric in OTHERS:
+    for module, function, metric in OTHERS:
+        package = module.partition(".")[0]
         title = f"{module}.{function}" if package == "scipy" else f"{package} {function}"
         try:
             call = getattr(import_module(module), function)
