@@ -106,7 +106,7 @@ def in_the_paper(study: Study, metric: str, images: str) -> str:
 
 def in_sodeep(study: Study, run: str) -> str:
     """Show the L1 that SoDeep prints for a sorter."""
-    return papers.sorter_errors().get(run.split("-")[0], "")
+    return papers.content()["sorters"].get(run.split("-")[0], "")
 
 
 def both_ends(study: Study, digit: str, metric: str, digits: str) -> str:

@@ -23,11 +23,6 @@ def content() -> dict[str, Any]:
     return YAML(typ="safe").load(FILE)
 
 
-def sorter_errors() -> dict[str, str]:
-    """Return the L1 of each sorter in SoDeep."""
-    return content()["sorters"]
-
-
 def printed(images: str, metric: str, loss: str) -> str:
     """Return the number in RLSEP's table, in percent, by the number of training images.
 

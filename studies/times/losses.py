@@ -85,18 +85,20 @@ def _logistic(scores: Tensor, truth: Tensor) -> Tensor:
     return (functional.softplus(_ahead(scores)) * pairs).sum() / pairs.sum()
 
 
+def _gains(target: Tensor) -> Tensor:
+    """Return the gain of each item, as a fraction of the best DCG."""
+    gains, places = 2.0**target - 1, torch.arange(1, len(target) + 1)
+    return gains / (gains.sort(descending=True).values / (1 + places).log2()).sum()
+
+
 def _ndcg(scores: Tensor, target: Tensor) -> Tensor:
-    gains, places = 2.0**target - 1, torch.arange(1, len(scores) + 1)
-    best = (gains.sort(descending=True).values / (1 + places).log2()).sum()
-    return 1 - (gains / (1 + _ranks(scores).clamp(min=1)).log2()).sum() / best
+    return 1 - (_gains(target) / (1 + _ranks(scores).clamp(min=1)).log2()).sum()
 
 
 def _lambdarank(scores: Tensor, target: Tensor) -> Tensor:
     """Compute allRank's version."""
-    gains, places = 2.0**target - 1, torch.arange(1, len(scores) + 1)
-    best = (gains.sort(descending=True).values / (1 + places).log2()).sum()
     place = scores.detach().argsort(descending=True).argsort() + 1
-    weight = _ahead(1 / (1 + place).log2()).abs() * _ahead(gains / best).abs() * (_ahead(target) < 0)
+    weight = _ahead(1 / (1 + place).log2()).abs() * _ahead(_gains(target)).abs() * (_ahead(target) < 0)
     return (functional.softplus(_ahead(scores)) * weight).sum() / math.log(2)
 
 
