@@ -77,12 +77,12 @@ def test_losses_of_several_best_labels_share_the_target():
 
 @pytest.fixture
 def planted(tmp_path, monkeypatch):
-    """Write a table of a study, whose settings are few: one rate is too low, and one step too early."""
+    """Write a table of a study, whose settings are few: two rates are too low, and one step is too early."""
 
     def write(study: ModuleType, table: pd.DataFrame, **settings: object) -> None:
         table.to_parquet(tmp_path / "planted.parquet")
         names = {"TABLES": tmp_path, "TABLE": tmp_path / "planted.parquet"}
-        for name, value in {**names, "RATES": (1e-6, 0.03), "STEPS": (1, 100), **settings}.items():
+        for name, value in {**names, "RATES": (1e-6, 1e-5, 0.03), "STEPS": (1, 100), **settings}.items():
             monkeypatch.setattr(study, name, value, raising=name not in names)
 
     monkeypatch.chdir(tmp_path)
@@ -190,7 +190,8 @@ def test_differences_are_paired_by_example_and_a_method_without_chance_counts_fo
     monkeypatch.chdir(tmp_path)
     draws = np.random.default_rng(1)
     rule = draws.normal(size=(1, 1, 50))
-    compared.compared("planted", "rule", ["hit"], rule, baselines=[])
+    of_rule = compared.compared("planted", "rule", ["hit"], rule, baselines=["rule"])
+    assert {row.metric for row in of_rule} == {"hit"}  # it is not compared with itself
     better = rule + 0.1 + 0.001 * draws.normal(size=(3, 1, 50))
     rows = {row.metric: row for row in compared.compared("planted", "net", ["hit"], better, baselines=["rule"])}
     gain = rows["hit minus rule"]
