@@ -99,23 +99,6 @@ def test_a_picture_is_drawn_beside_its_labels_and_nothing_that_is_read_is_replac
             main([str(word) for word in (model, *words)])
 
 
-def test_captions_are_found_for_pictures_and_pictures_for_captions(photos, capsys):
-    model = trained(Path("model"), "retrieval", "image")
-    Path("both.csv").write_text("image,caption\n" + "".join(f"photos/a.png,hat {'red ' * k}\n" for k in range(12)))
-    captions, folder = ["both.csv", "--input", "caption"], ["photos"]
-    embeddings = {}
-    for words in (captions, folder):
-        for answer in answered(model, *words, capsys=capsys):
-            embeddings[answer["id"]] = np.array(answer["embedding"])
-    for words, among, count in ((folder, ["both.csv", "--captions"], 10), (captions, ["photos"], 3)):
-        answers = answered(model, *words, "--among", *among, capsys=capsys)
-        assert [answer["place"] for answer in answers[:count]] == list(range(1, count + 1))
-        for answer in answers:
-            assert answer["score"] == pytest.approx(float(embeddings[answer["id"]] @ embeddings[answer["found"]]))
-        scores = [answer["score"] for answer in answers[:count]]
-        assert scores == sorted(scores, reverse=True)
-
-
 class TestBroken:
     @pytest.fixture
     def table(self, photos) -> Path:

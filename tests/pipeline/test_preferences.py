@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from pipelines.serving import server
 from rankgrad.cli import predict
-from rankgrad.cli.answers import Gallery, answers, found_among
+from rankgrad.cli.answers import Gallery
 from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables import rows
@@ -24,6 +24,7 @@ from rankgrad.inputs.text_pair import TextPair
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.plain_text import PAIR
 from rankgrad.tasks.query_ranking import QueryRanking
+from rankgrad.tasks.retrieval import Retrieval
 
 from conftest import task_of  # isort: skip
 from rows import PHASE, folder_of  # isort: skip
@@ -151,36 +152,55 @@ def test_probabilities_of_preferences_are_as_sure_as_validation_was_right(monkey
         assert pair["first_is_preferred"] == pytest.approx(1 / (1 + np.exp(-margin)), abs=1e-6)
 
 
-def test_a_passage_is_found_by_a_query_also_by_a_server(tmp_path):
+@pytest.mark.parametrize("captions", [False, True])
+def test_the_nearest_rows_are_found_by_every_door(tmp_path, captions):
     folder = folder_of("retrieval of text")
-    passages = ["a large three", "two red above", "small large", "above two"]
-    pd.DataFrame({"text": passages, "key": list("abcd")}).to_csv(tmp_path / "passages.csv", index=False)
-    pd.DataFrame({"caption": ["red two", "large"]}).to_csv(tmp_path / "queries.csv", index=False)
-    task, network = folder_tasks(folder)
-    of_queries = task.embed_captions(network, ["red two", "large"]).numpy()
-    of_passages = np.array([row["embedding"] for row in task.respond(network, [{"text": text} for text in passages])])
-    best = np.argsort(-(of_queries @ of_passages.T), axis=1) + 1
+    texts, keys = ["a large three", "two red above", "small large", "above two"], np.array([*"abac"])
+    table = {"text": texts, "caption": texts[::-1], "key": keys}
+    pd.DataFrame(table).to_csv(tmp_path / "both.csv", index=False)
+    queries = ["red two", "large"]
+    pd.DataFrame({"caption": queries}).to_csv(tmp_path / "queries.csv", index=False)
+    task, network = Retrieval(), load_model(folder).eval()
+    embeddings = task.embed_captions(network, table["caption"]).numpy()
+    if not captions:
+        embeddings = np.array(
+            [answer["embedding"] for answer in task.respond(network, [{"text": text} for text in texts])]
+        )
+    expected = []
+    for scores in task.embed_captions(network, queries).numpy() @ embeddings.T:
+        by_key = pd.Series(scores, keys).groupby(level=0).max()  # a key of two rows is found once, by the nearer one
+        expected.append(by_key.sort_values(ascending=False))
 
-    gallery = Gallery(folder, tmp_path / "passages.csv")
-    rows = [row for piece in found_among(answers(folder, [tmp_path / "queries.csv"]), gallery) for row in piece]
-    assert [row["found"] for row in rows] == best.flatten().tolist()
-    client = TestClient(server.app_of(folder, among=tmp_path / "passages.csv"))
+    options = ["--among", tmp_path / "both.csv", "--among-id", "key", *["--captions"] * captions]
+    for k, words in ((3, []), (2, ["--k", 2])):
+        out = ["-o", tmp_path / "found.jsonl"]
+        with pytest.raises(SystemExit, match="0"):
+            predict.main([*map(str, [folder, tmp_path / "queries.csv", *options, *words, *out])])
+        found, nearest = pd.read_json(tmp_path / "found.jsonl", lines=True), pd.concat([keys[:k] for keys in expected])
+        assert found["found"].tolist() == [*nearest.index]
+        assert found["place"].tolist() == [*range(1, k + 1)] * 2
+        assert found["score"].tolist() == pytest.approx(nearest.tolist())
+    client = TestClient(server.app_of(folder, among=tmp_path / "both.csv", searched=Roles(id="key", captions=captions)))
     sent = {"dataframe_records": [{"caption": "red two", "id": "q"}, {"caption": "large"}]}
-    predictions = client.post("/invocations", json=sent).json()["predictions"]
-    assert [[row["found"] for row in answer["found"]] for answer in predictions] == best.tolist()
-    assert (predictions[0]["id"], "embedding" in predictions[0]) == ("q", False)
-    for k, found in ((1, best[:, :1]), (9, best)):
+    for k in (1, 9):
         predictions = client.post("/invocations", json=sent | {"k": k}).json()["predictions"]
-        assert [[row["found"] for row in answer["found"]] for answer in predictions] == found.tolist()
-    for k, asked in ((0, client), (True, client), ("3", client), (3, TestClient(server.app_of(folder)))):
-        refused = asked.post("/invocations", json=sent | {"k": k})
+        found = [[row["found"] for row in answer["found"]] for answer in predictions]
+        assert found == [[*nearest.index[:k]] for nearest in expected]
+        assert (predictions[0]["id"], "embedding" in predictions[0]) == ("q", False)
+
+
+def test_a_search_that_cannot_be_is_refused(tmp_path):
+    folder, table = folder_of("retrieval of text"), tmp_path / "captions.csv"
+    table.write_text("caption\nred two\n")
+    with pytest.raises(ValueError, match="no column"):
+        Gallery(folder, table)
+    for option in ({"searched": Roles(id="key")}, {"k": 1}, {"among": table, "k": 0}):
+        with pytest.raises(ValueError, match="--k"):
+            predict.run(folder, [table], **option)
+    searching = server.app_of(folder, among=table, searched=Roles(captions=True))
+    for k, app in ((0, searching), (True, searching), ("3", searching), (3, server.app_of(folder))):
+        refused = TestClient(app).post("/invocations", json={"dataframe_records": [{"caption": "red two"}], "k": k})
         assert (refused.status_code, refused.json()["message"][:2]) == (400, "k ")
-
-
-def folder_tasks(folder):
-    from rankgrad.tasks.retrieval import Retrieval
-
-    return Retrieval(), load_model(folder).eval()
 
 
 def test_one_encoder_may_read_passages_and_queries(tmp_path):
@@ -201,29 +221,6 @@ def test_one_encoder_may_read_passages_and_queries(tmp_path):
     split = task.load(tmp_path, "train", threads=1)
     with pytest.raises(ValueError, match="shared: items are features, expected text"):
         task.build(BAG | {"backbone": {"name": "perceptron", "args": {}}}, split, seed=0)
-
-
-def test_items_are_searched_or_captions_where_they_are_asked_for(tmp_path):
-    folder = folder_of("retrieval of text")
-    rows = pd.DataFrame(
-        {"text": ["a large three", "two red above"], "caption": ["red two", "large"], "key": ["a", "b"]}
-    )
-    rows.to_csv(both := tmp_path / "both.csv", index=False)
-    for column, captions in (("text", False), ("caption", True)):
-        rows[[column]].to_csv(alone := tmp_path / f"{column}.csv", index=False)
-        searched = Roles(id="key", captions=captions)
-        of_column = Gallery(folder, alone, Roles(captions=captions)).embeddings
-        assert Gallery(folder, both, searched).embeddings.tolist() == of_column.tolist()
-        [answer, _] = [row for piece in answers(folder, [alone]) for row in piece]
-        predict.run(folder, [alone], among=both, searched=searched, k=1, out=tmp_path / "found.csv")
-        found = pd.read_csv(tmp_path / "found.csv")
-        assert found["found"].iloc[0] == "ab"[int((of_column @ answer["embedding"]).argmax())]
-        assert len(found) == 2
-    with pytest.raises(ValueError, match="no column"):
-        Gallery(folder, tmp_path / "caption.csv")
-    for option in ({"searched": Roles(id="key")}, {"k": 1}, {"among": both, "k": 0}):
-        with pytest.raises(ValueError, match="--k"):
-            predict.run(folder, [alone], **option)
 
 
 def test_a_server_finds_what_is_added_to_its_table(tmp_path):
