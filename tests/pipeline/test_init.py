@@ -471,7 +471,8 @@ def test_numbers_may_mean_a_missing_value(tmp_path, kind):
 
 
 def test_a_file_with_one_byte_that_utf_8_has_not_may_be_cp1252(tmp_path):
-    contents = "\n".join(["city,price", *(f"{'Köln ' * 160},{k}" for k in range(1500))])  # a MiB before that byte
+    lines = [f"{('Bonn ', 'Köln ')[k % 2] * 160},{k}" for k in range(1500)]  # a MiB before that byte
+    contents = "\n".join(["city,price", *lines])
     (tmp_path / "a.csv").write_bytes(contents.encode() + "\nKöln,1\n".encode("cp1252"))
     assert guess(tmp_path / "a.csv", encoding="cp1252").options["target"] == "price"
 
