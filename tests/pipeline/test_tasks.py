@@ -1,7 +1,7 @@
 """Tasks: their phases, batches, objectives and metrics; what each gives and takes is in contracts/."""
 
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -214,14 +214,6 @@ def statistic_of(scores, labels, difficult):
     return lookup.find("tasks", "multilabel")().statistic(table)
 
 
-def recalls_of(items, texts, family, gallery):
-    """Of the embeddings of items, and of the captions of each item."""
-    captions, counts = torch.tensor([*chain(*texts)]), torch.tensor([len(of_item) for of_item in texts])
-    truth = Captions(["a"] * len(captions), counts, torch.tensor(family), torch.tensor(gallery))
-    task = lookup.find("tasks", "retrieval")()
-    return task.statistic(task.table_of(Split(features.of_tensor(items), truth), (items, captions, ())))
-
-
 class TestMetrics:
     def test_spearman_within_groups_is_the_mean_of_scipys_and_resamples_are_of_groups(self, generator):
         group = np.array([0] * 30 + [1] * 5 + [2] * 4 + [3] + [4] * 3 + [5] * 4)
@@ -254,31 +246,36 @@ class TestMetrics:
         assert statistic.names == ["mean_average_precision", "average_precision.0"]
         assert statistic.of_rows(np.arange(3)).tolist() == [1.0, 1.0]
 
-    def test_recall_is_of_galleries_searched_by_themselves_and_families_are_drawn_together(self):
-        # Ten images, two a gallery: in each the first caption points to its own image, the second to the other.
-        images, pairs = torch.eye(2).repeat(5, 1), np.arange(10) // 2
-        texts = torch.stack([images, images.flip(1)], dim=1)
-        statistic = recalls_of(images, texts.tolist(), range(10), pairs)
-        values = dict(zip(statistic.names, statistic.of_rows(np.arange(10)), strict=True))
-        assert values["text_to_item.recall_at_1"] == 0.5
-        assert values["gallery"] == 2
-        # Each image is matched as well by its own first caption as by the other's second: a tie counts against it.
-        assert (values["item_to_text.recall_at_1"], values["item_to_text.median_rank"]) == (0.0, 2.0)
-        texts = torch.cat([images[:2], -images[2:]]).unsqueeze(1)
-        twins = recalls_of(images, texts.tolist(), pairs, pairs)
-        assert twins.examples == 5
-        index = twins.names.index("text_to_item.recall_at_1")
-        assert twins.of_rows(np.array([[0, 0, 1, 2], [4, 3, 2, 1]]))[index].tolist() == [0.5, 0.0]
-
-    def test_items_have_any_number_of_captions_and_families_any_number_of_items(self):
-        images = torch.eye(3)
-        texts = [[[1.0, 0, 0], [0, 1.0, 0], [1.0, 0, 0]], [[0, 1.0, 0]], [[1.0, 0, 0], [1.0, 0, 0]]]
-        statistic = recalls_of(images, texts, [0, 0, 1], [0] * 3)
-        index = statistic.names.index("text_to_item.recall_at_1")
-        recalls = statistic.of_rows(np.array([[0, 1], [0, 0], [1, 1]]))[index]
-        assert recalls.tolist() == [3 / 6, 3 / 4, 0.0]
-        ranks = [1, 3, 1, 1, 3, 3]  # of each caption: its item among three, ties at their worst
-        assert statistic.of_rows(np.array([0, 1]))[index + 3] == np.median(ranks)
+    def test_recall_is_of_galleries_searched_by_themselves_and_families_are_drawn_together(self, generator):
+        counts, family, gallery = (
+            np.array([3, 1, 2, 1, 2, 1]),
+            np.array([0, 0, 1, 1, 2, 3]),
+            np.array([0, 0, 0, 1, 1, 1]),
+        )
+        item_of = np.repeat(range(6), counts)
+        items, captions = torch.randint(-1, 2, (16, 4), generator=generator).float().split([6, 10])  # with ties
+        truth = Captions(["a"] * 10, *map(torch.tensor, (counts, family, gallery)))
+        task, split = lookup.find("tasks", "retrieval")(), Split(features.of_tensor(items), truth)
+        statistic = task.statistic(task.table_of(split, (items, captions, ())))
+        assert statistic.examples == 4
+        draws = np.array([[0, 1, 2, 3], [3, 1, 1, 3]])
+        values = dict(zip(statistic.names, statistic.of_rows(draws), strict=True))
+        assert values["gallery"].tolist() == [3, 3]
+        scores, galleries = (items @ captions.T).numpy(), gallery[:, None] == gallery[item_of]
+        item_ranks, caption_ranks = np.zeros(6), np.zeros(10)
+        for item, caption in np.ndindex(6, 10):  # how many wrong ones are at least as near, and one
+            is_wrong = galleries[item, caption] and item_of[caption] != item
+            item_ranks[item] += is_wrong and scores[item, caption] >= scores[item, item_of == item].max()
+            caption_ranks[caption] += is_wrong and scores[item, caption] >= scores[item_of[caption], caption]
+        for name, ranks, families in (
+            ("item_to_text", item_ranks, family),
+            ("text_to_item", caption_ranks, family[item_of]),
+        ):
+            drawn = [np.concatenate([1 + ranks[families == number] for number in draw]) for draw in draws]
+            assert values[f"{name}.median_rank"] == pytest.approx([*map(np.median, drawn)])
+            assert values[f"{name}.recall_at_1"] == pytest.approx(
+                [np.mean(ranks_of_draw == 1) for ranks_of_draw in drawn]
+            )
 
 
 def pictures(*counts: int) -> pa.Array:
