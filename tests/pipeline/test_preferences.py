@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from laws.tables import made as read
@@ -15,10 +14,11 @@ from starlette.testclient import TestClient
 from pipelines.serving import server
 from rankgrad.cli import predict
 from rankgrad.cli.answers import Gallery
-from rankgrad.datasets.files.splits import Split
+from rankgrad.datasets.files.splits import Captions, Split
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables import rows
 from rankgrad.datasets.tables.rows import Roles
+from rankgrad.inputs.features import of_tensor
 from rankgrad.inputs.text import Text, of_strings
 from rankgrad.inputs.text_pair import TextPair
 from rankgrad.io.checkpoints import load_model, save_model
@@ -27,7 +27,7 @@ from rankgrad.tasks.query_ranking import QueryRanking
 from rankgrad.tasks.retrieval import Retrieval
 
 from conftest import task_of  # isort: skip
-from rows import PHASE, folder_of  # isort: skip
+from rows import folder_of  # isort: skip
 
 ROWS = 60
 BAG = {"name": "linear", "args": {}, "backbone": {"name": "bag_of_words", "args": {"size": 6}}}
@@ -204,23 +204,16 @@ def test_a_search_that_cannot_be_is_refused(tmp_path):
 
 
 def test_one_encoder_may_read_passages_and_queries(tmp_path):
-    table = pa.table(
-        {"id": [0, 1], "text": ["a large three", "two red"], "captions": [["large three"], ["red", "two"]]}
-    )
-    pq.write_table(table, tmp_path / "train.parquet")
-    task = task_of("retrieval", {"batch_size": 2, "shared": True, "probe": PHASE, "finetune": PHASE})
-    split = task.load(tmp_path, "train", threads=1)
-    network = task.build(BAG, split, seed=0)
-    save_model(tmp_path / "model", network)
-    network = load_model(tmp_path / "model").eval()
-    same = task.embed_captions(network, ["two red"])
+    queries = Captions(["large three", "red", "two"], torch.tensor([1, 2]), torch.arange(2), torch.zeros(2).long())
+    task = task_of("retrieval", {"shared": True})
+    save_model(tmp_path, task.build(BAG, Split(of_strings(["a large three", "two red"]), queries), seed=0))
+    network = load_model(tmp_path).eval()
     [answer] = task.respond(network, [{"text": "two red"}])
-    assert answer["embedding"] == pytest.approx(same[0].tolist(), abs=1e-6)
-    vectors = pa.table({"id": [0, 1], "features": [[0.1, 0.2], [0.3, 0.1]], "captions": [["a"], ["b"]]})
-    pq.write_table(vectors, tmp_path / "train.parquet")
-    split = task.load(tmp_path, "train", threads=1)
+    assert answer["embedding"] == pytest.approx(task.embed_captions(network, ["two red"])[0].tolist(), abs=1e-6)
     with pytest.raises(ValueError, match="shared: items are features, expected text"):
-        task.build(BAG | {"backbone": {"name": "perceptron", "args": {}}}, split, seed=0)
+        task.build(
+            BAG | {"backbone": {"name": "perceptron", "args": {}}}, Split(of_tensor(torch.eye(2)), queries), seed=0
+        )
 
 
 def test_a_server_finds_what_is_added_to_its_table(tmp_path):

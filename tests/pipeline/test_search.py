@@ -10,6 +10,7 @@ import pytest
 import torch
 from laws.tables import made
 from ruamel.yaml import YAML
+from torch.nn.functional import cross_entropy
 
 from pipelines.cli.guess import guess
 from pipelines.config import rules
@@ -33,6 +34,13 @@ ROWS, FURTHER = 60, 25
 SHARED = "which numbers are there"  # a query of several rows
 BAG = {"name": "linear", "args": {}, "backbone": {"name": "bag_of_words", "args": {"size": 6}}}
 RETRIEVAL = lookup.find("tasks", "retrieval")()
+
+
+def pairs_of(passages: list[str], queries: list[str], **more) -> Split:
+    """Passages of one gallery with a query each."""
+    count = len(passages)
+    truth = Captions(queries, torch.ones(count).long(), torch.arange(count), torch.zeros(count).long())
+    return Split(of_strings(passages), truth._replace(**more))
 
 
 def test_a_rank_counts_every_passage_once_but_those_that_answer_the_query(generator):
@@ -112,12 +120,9 @@ def test_networks_and_bm25_search_the_passages_of_all_splits_and_of_the_collecti
 
 def test_bm25_prefers_no_passage_of_the_split_to_those_of_the_collection():
     """A query without a word in common finds its passage anywhere among all, also if others have no query's words."""
-    passages, queries = (
-        [f"own{row}" for row in range(40)],
-        [f"lost{row}" if row % 2 else f"own{row}" for row in range(40)],
-    )
-    truth = Captions(queries, torch.ones(40, dtype=torch.int64), torch.arange(40), torch.zeros(40, dtype=torch.int64))
-    split = searching(Split(of_strings(passages), truth), [f"other{row}" for row in range(40)], [])
+    passages = [f"own{row}" for row in range(40)]
+    queries = [f"lost{row}" if row % 2 else f"own{row}" for row in range(40)]
+    split = searching(pairs_of(passages, queries), [f"other{row}" for row in range(40)], [])
     [scores] = bm25(split, "retrieval", SETTINGS[:1])
     ranks = np.array([*chain(*RETRIEVAL.table_of(split, scores)["item_ranks"].to_pylist())])
     assert set(ranks[::2]) == {1}
@@ -216,26 +221,21 @@ def phase_of(name: str, split: Split):
 
 @pytest.mark.parametrize("phase", ["probe", "finetune"])
 def test_a_query_is_compared_with_its_own_negative(phase):
+    of_rows = [["a blue hat", "no"], [], *[["old"]] * 3, []]
     passages, queries = [f"number {row} red" for row in range(6)], [f"what is {row}" for row in range(6)]
-    truth = Captions(queries, torch.ones(6, dtype=torch.int64), torch.arange(6), torch.zeros(6, dtype=torch.int64))
-    split = Split(of_strings(passages), truth._replace(negatives=[["a blue hat", "no"], [], *[["old"]] * 3, []]))
-    made_with, network = phase_of(phase, split)
+    made_with, network = phase_of(phase, pairs_of(passages, queries, negatives=of_rows))
     trained = made_with(objective_of("info_nce", args={"temperature": 0.5}))
-    drawn = torch.Generator().manual_seed(0)
-    order, negatives = [3, 0, 5, 1], set()
+    drawn, own, negatives = torch.Generator().manual_seed(0), torch.arange(4), set()
     for _ in range(20):
-        inputs, compared = trained.batch(torch.tensor(order), drawn)
+        inputs, compared = trained.batch(torch.tensor([3, 0, 5, 1]), drawn)
         with torch.no_grad():
             placed, asked, wrong = trained.outputs(network, *inputs)
             loss = trained.loss((placed, asked, wrong), compared, drawn)
-            scores = (asked @ placed.T) / 0.5
-            of_negatives = (asked * wrong).sum(1) / 0.5
-        lost = []
-        for row, number in enumerate(order):
-            wrong_scores = [*scores[row], *([of_negatives[row]] if number in (3, 0) else [torch.tensor(-2.0)])]
-            lost.append(torch.stack(wrong_scores).logsumexp(0) - scores[row, row])
-        lost = torch.stack([*lost, *(scores.T.logsumexp(1) - scores.diagonal())])
-        torch.testing.assert_close(loss, lost.mean())
+        scores, of_negatives = asked @ placed.T / 0.5, (asked * wrong).sum(1) / 0.5
+        has_negative = torch.tensor([True, True, False, False])
+        all_scores = torch.cat([scores, of_negatives.where(has_negative, -2.0).unsqueeze(1)], 1)
+        expected = (cross_entropy(all_scores, own) + cross_entropy(scores.T, own)) / 2
+        torch.testing.assert_close(loss, expected)
         negatives.add(round(of_negatives[1].item(), 4))
     assert len(negatives) == 2  # each of the two negatives of the first query
     lstm = build("sorters", "lstm", {"hidden": 4, "layers": 1}, seed=1, length=4)
@@ -282,9 +282,7 @@ def test_the_seed_is_chosen_for_the_queries_in_the_form_by_which_they_are_split(
 
 
 def test_other_rows_of_a_batch_with_the_same_query_or_passage_are_right(generator):
-    truth = Captions(["a b", "a b", "c", "d"], torch.ones(4, dtype=torch.int64), torch.arange(4), torch.zeros(4).long())
-    split = Split(of_strings(["red", "blue", "Red", "old"]), truth)
-    made_with, network = phase_of("finetune", split)
+    made_with, network = phase_of("finetune", pairs_of(["red", "blue", "Red", "old"], ["a b", "a b", "c", "d"]))
     phase = made_with(objective_of("info_nce"))
     inputs, (alike, exist, _) = phase.batch(torch.tensor([0, 1, 2, 3]), generator)
     _, right = phase.compare(*phase.outputs(network, *inputs), alike, exist, length=4)

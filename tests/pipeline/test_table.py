@@ -307,9 +307,6 @@ QUERIES = {"features": ["x"], "relevance": "y", "group": "q", "id": None, "witho
 BY_SPLIT = [f"{row % 4} {row // 8}" for row in range(ROWS)]  # names of groups, each in one split
 SUSPICIOUS = {  # columns, options, and what is reported
     "one number": ({"x": 1}, NUMBERS, "constant"),
-    "one document in each query": (
-        {"x": [row // 8 for row in range(ROWS)], "q": BY_SPLIT}, QUERIES, "constant within each group"
-    ),
     "a copy of the target": ({"x": [row % 9 * 3.5 for row in range(ROWS)]}, NUMBERS, "x (Spearman 1.000)"),
     "a slip among grades": ({"y": [90, *[row % 10 for row in range(1, ROWS)]]}, NUMBERS, "y is 90 (99.9 % of rows"),
     "a stand-in": ({"x": [-999 if row % 5 == 0 else row for row in range(ROWS)]}, NUMBERS, "x is -999 in"),
@@ -359,7 +356,8 @@ REPEATED = {  # columns, options, what is reported, and what is refused
     ),
     "one text": ({"t": "lamp"}, {"text": "t", "target": "y"}, "different_inputs", "different_inputs"),
     "one document in each query": (
-        {"x": [row // 8 for row in range(ROWS)], "q": BY_SPLIT}, QUERIES, "constant", "queries_of_different_documents"
+        {"x": [row // 8 for row in range(ROWS)], "q": BY_SPLIT}, QUERIES,
+        "constant within each group", "queries_of_different_documents",
     ),
     "a caption of two pictures": (
         {"path": [f"p{row}.jpg" for row in range(ROWS)], "t": [f"lamp {row // 8}" for row in range(ROWS)]},
