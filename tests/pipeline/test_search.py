@@ -60,7 +60,7 @@ def test_a_rank_counts_every_passage_once_but_those_that_answer_the_query(genera
     }
 
     texts = ["blue hat", "red hat", "red shoe", *others]
-    placed, asked = torch.randn(7, 3, generator=generator), torch.randn(6, 3, generator=generator)
+    placed, asked = torch.randint(-1, 2, (13, 3), generator=generator).float().split([7, 6])  # with ties
     asked[1] = asked[3]
     table = RETRIEVAL.table_of(split, (placed[[0, 1, 0, 2, 1]], asked, placed[3:].split(3)))
     names, own, scores = "eabacd", [0, 1, 1, 0, 2, 1], asked @ placed.T
