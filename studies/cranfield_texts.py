@@ -4,7 +4,8 @@
 
 Questions, folds, and metrics are those of `studies.cranfield`. Word vectors are not pretrained; networks learn them
 from the training questions. A reranker (K-NRM, a bag of words) reads both texts; a step has some questions with all
-their relevant abstracts and some others from each list. An encoder (a word CNN, the same for both sides) reads one
+their relevant abstracts and some others from each list. A ridge regression on pairs of words is fitted at once, to all
+abstracts of the training questions. An encoder (a word CNN, the same for both sides) reads one
 text; a step has questions with one relevant abstract each, and the other questions' abstracts are the negatives.
 """
 
@@ -20,6 +21,7 @@ from rankgrad.inputs.text import of_strings
 from rankgrad.io.results import Row
 from rankgrad.models.backbones.bag_of_words import BagOfWords
 from rankgrad.models.backbones.knrm import Knrm
+from rankgrad.models.backbones.word_pair_ridge import WordPairRidge
 from rankgrad.models.backbones.words import Words
 from rankgrad.plain_text import PAIR
 from rankgrad.seeding import derived_seed, generator
@@ -37,8 +39,9 @@ STEPS = (50, 100)
 BACKBONES = {"bag_of_words": partial(BagOfWords, size=SIZE), "knrm": partial(Knrm, word_size=SIZE)}
 IN_BATCH = {"info_nce": losses.info_nce, "hard_negative_triplet": losses.hard_negative_triplet}
 QUESTIONS, ENCODER_RATES, ENCODER_STEPS = 64, (0.001, 0.003), (100, 200)  # questions per step of an encoder
-RULE = "bm25"
-RUNS = [*(f"{backbone}, ranknet" for backbone in BACKBONES), *(f"words, {loss}" for loss in IN_BATCH)]
+PENALTIES = (1e-5, 1e-4, 1e-3)
+RULE, RIDGE = "bm25", "word_pair_ridge"
+RUNS = [RIDGE, *(f"{backbone}, ranknet" for backbone in BACKBONES), *(f"words, {loss}" for loss in IN_BATCH)]
 
 
 @cache
@@ -48,16 +51,22 @@ def pairs() -> list[str]:
     return [f"{query}{PAIR}{passage}" for query, passage in zip(table["query"], table["passage"], strict=True)]
 
 
+def pairs_of(questions: Tensor) -> list[str]:
+    """Return both texts of each abstract in the lists of questions."""
+    _, _, relevance = read()
+    depth, texts = relevance.shape[1], []
+    for question in questions.tolist():
+        texts += pairs()[question * depth : (question + 1) * depth]
+    return texts
+
+
 class Reranker(nn.Module):
     """A backbone of text pairs with a linear head, and the word numbers of all pairs (q, d, words)."""
 
     def __init__(self, backbone: str, learn: Tensor, seed: int):
         super().__init__()
         _, _, relevance = read()
-        depth = relevance.shape[1]
-        texts = []
-        for question in learn.tolist():
-            texts += pairs()[question * depth : (question + 1) * depth]
+        texts = pairs_of(learn)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(seed, "cranfield_texts"))
             self.backbone = BACKBONES[backbone](words=Vocabulary.of(texts).words)
@@ -163,8 +172,22 @@ def reranker_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: 
     return trained(network, of_batch, tested, rate=rate, steps=STEPS)
 
 
+@torch.no_grad()
+def ridge_scores(run: str, learn: Tensor, tested: Tensor, penalty: float, seed: int) -> list[Tensor]:
+    """Fit a ridge regression, which has no seed, and return its scores for other questions."""
+    _, _, relevance = read()
+    texts, depth = pairs_of(learn), relevance.shape[1]
+    model = WordPairRidge(words=Vocabulary.of(texts).words, outputs=1, penalty=penalty)
+    model.fit(Split(of_strings(texts), relevance[learn].flatten(), torch.full((len(learn),), depth)))
+    lists = [model(model.tokenize(pairs_of(question))).squeeze(1) for question in tested.split(1)]
+    return [torch.stack(lists)]
+
+
 Train = Callable[[str, Tensor, Tensor, float, int], list[Tensor]]
-FORMS: dict[str, tuple[Train, Sequence[float], Sequence[int]]] = {  # by backbone: with the rates and steps to try
+FORMS: dict[
+    str, tuple[Train, Sequence[float], Sequence[int]]
+] = {  # by backbone: with the rates (or penalties) and steps to try
+    RIDGE: (ridge_scores, PENALTIES, (1,)),
     **dict.fromkeys(BACKBONES, (reranker_scores, RATES, STEPS)),
     "words": (encoder_scores, ENCODER_RATES, ENCODER_STEPS),
 }
@@ -200,7 +223,7 @@ def rows(run: str) -> list[Row]:
 if __name__ == "__main__":
     params = {
         "rate": RATES, "steps": STEPS, "seeds": SEEDS, "batch": BATCH, "depth": DEPTH, "longest": LONGEST,
-        "encoder_rate": ENCODER_RATES, "encoder_steps": ENCODER_STEPS, "questions": QUESTIONS,
+        "encoder_rate": ENCODER_RATES, "encoder_steps": ENCODER_STEPS, "questions": QUESTIONS, "penalty": PENALTIES,
     }  # fmt: skip
     groups: dict[str, Jobs] = {run: {RULE: partial(rows, RULE), run: partial(rows, run)} for run in RUNS}
     command("cranfield_texts", groups, params=params, hashes={"oussbenk/cranfield-trec-dataset": UPSTREAM})
