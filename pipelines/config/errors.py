@@ -71,12 +71,11 @@ class ParamsError(ValueError):
         return ParamsError(*moved)
 
 
-def unknown(place: str, name: str, known: Collection[str], *, what: str = "", advice: str = "") -> Problem:
+def unknown(place: str, name: str, known: Collection[str], *, what: str = "") -> Problem:
     """Return the problem of a name that does not exist."""
     near = nearest(name, known)
     expected = f"one of {', '.join(known)}" if known else "no name here: none is defined"
-    hints = [f"did you mean {near}?"] if near else []
-    return Problem(place, f"unknown {what}{name!r}", expected, "; ".join([*hints, *([advice] if advice else [])]))
+    return Problem(place, f"unknown {what}{name!r}", expected, f"did you mean {near}?" if near else "")
 
 
 def described(error: ValidationError, shape: type) -> Iterable[Problem]:
@@ -85,10 +84,14 @@ def described(error: ValidationError, shape: type) -> Iterable[Problem]:
         keys = [str(key) for key in problem["loc"] if key != "[key]"]
         place, kind = ".".join(keys), problem["type"]
         cause = problem.get("ctx", {}).get("error")
-        if kind in ("extra_forbidden", "unexpected_keyword_argument") and keys[-1] in RENAMED:
-            yield Problem(place, "was renamed", RENAMED[keys[-1]])
-        elif kind in ("extra_forbidden", "unexpected_keyword_argument"):
-            yield replace(unknown(place, keys[-1], _keys(shape, keys[:-1])), found="unknown key")
+        if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+            *parents, key = keys
+            renamed = Problem(place, "was renamed", RENAMED.get(key, ""))
+            yield (
+                renamed
+                if renamed.expected
+                else replace(unknown(place, key, _keys(shape, parents)), found="unknown key")
+            )
         elif kind == "missing":
             yield Problem(place, "missing")
         elif isinstance(cause, ParamsError):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from rankgrad.layers import Backbone, Head
 from rankgrad.sorters import Sorter
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.tasks import Lists, Task, judging, of_lists, takes
+from rankgrad.training.options import Component
 
 __all__ = ["check_class", "check_columns", "check_loss", "check_metrics", "check_sorter", "raised_by"]
 
@@ -34,11 +35,19 @@ def raised_by(folder: str, name: str, location: str) -> Generator[None]:
     except Exception as error:
         if name not in lookup.own_files(folder):
             raise
-        raise _wrong(folder, name, location, f"raises {lookup.raised_at(error)}", "", "fix it") from error
+        raise _Own(folder, name, location).wrong(f"raises {lookup.raised_at(error)}", "", "fix it") from error
 
 
-def _wrong(folder: str, name: str, location: str, problem: str, expected: str, advice: str) -> ParamsError:
-    return ParamsError(Problem(location, f"{lookup.own_file(folder, name)} {problem}", expected, advice))
+class _Own(NamedTuple):
+    """A component from `own`: its folder, its name, and the key of the params that names it."""
+
+    folder: str
+    name: str
+    location: str
+
+    def wrong(self, problem: str, expected: str, advice: str) -> ParamsError:
+        file = lookup.own_file(self.folder, self.name)
+        return ParamsError(Problem(self.location, f"{file} {problem}", expected, advice))
 
 
 def check_class(folder: str, name: str, location: str) -> None:
@@ -49,7 +58,7 @@ def check_class(folder: str, name: str, location: str) -> None:
         if not (isinstance(component, type) and issubclass(component, base)):
             defined = f"defines {component.__name__}, which is not a {base.__name__}"
             advice = f"derive it from {base.__module__.removesuffix('._base')}.{base.__name__}"
-            raise _wrong(folder, name, location, defined, f"a subclass of {base.__name__}", advice)
+            raise _Own(folder, name, location).wrong(defined, f"a subclass of {base.__name__}", advice)
 
 
 def _drawn(shape: tuple[int, ...], truth: str) -> tuple[Tensor, Tensor]:
@@ -71,49 +80,43 @@ def _masked(scores: Tensor) -> Tensor:
     return mask
 
 
-def _checked(
-    call: Callable[[], Any], shape: tuple[int, ...], meaning: str, component: tuple[str, str, str], *, draws: str
-) -> Tensor:
+def _checked(call: Callable[[], Any], shape: tuple[int, ...], meaning: str, component: _Own, *, draws: str) -> Tensor:
     """Return a component's output; raise unless it is finite, has this shape, and is the same on a second call."""
     with torch.random.fork_rng(devices=[]), raised_by(*component):
         first, second = call(), call()
     if not torch.is_tensor(first) or not first.is_floating_point():
         returned = first.dtype if torch.is_tensor(first) else type(first).__name__
-        raise _wrong(*component, f"returns {returned}", f"a floating-point tensor: {meaning}", "convert it")
+        raise component.wrong(f"returns {returned}", f"a floating-point tensor: {meaning}", "convert it")
     if tuple(first.shape) != shape:
-        raise _wrong(
-            *component, f"returns the shape {tuple(first.shape)}", f"{shape}: {meaning}", "reduce or expand it"
-        )
+        raise component.wrong(f"returns the shape {tuple(first.shape)}", f"{shape}: {meaning}", "reduce or expand it")
     if not bool(first.isfinite().all()):
         advice = "look for a logarithm or a division by 0"
-        raise _wrong(*component, "returns NaN or infinity for finite scores", "finite numbers", advice)
+        raise component.wrong("returns NaN or infinity for finite scores", "finite numbers", advice)
     if not torch.equal(first, second):
-        raise _wrong(
-            *component, "returns different values on a second call", "random numbers determined by a seed", draws
-        )
+        raise component.wrong("returns different values on a second call", "random numbers determined by a seed", draws)
     return first
 
 
-def _check_gradient(value: Tensor, scores: Tensor, component: tuple[str, str, str]) -> None:
+def _check_gradient(value: Tensor, scores: Tensor, component: _Own) -> None:
     advice = "sorting, rounding, and comparing have no gradient: rank with a sorter, see docs/own_code.md"
     if not value.requires_grad:
-        raise _wrong(*component, "has no gradient", "a gradient with respect to the scores", advice)
+        raise component.wrong("has no gradient", "a gradient with respect to the scores", advice)
     with raised_by(*component):
         (gradient,) = torch.autograd.grad(value, scores, allow_unused=True)
     if gradient is None or not bool(gradient.any()):
-        raise _wrong(*component, "has a gradient of 0 for all scores", "a nonzero gradient", advice)
+        raise component.wrong("has a gradient of 0 for all scores", "a nonzero gradient", advice)
     if not bool(gradient.isfinite().all()):
         advice = "look for a root, a logarithm, or a division where a value can be 0"
-        raise _wrong(*component, "has a gradient that is NaN or infinite", "finite numbers", advice)
+        raise component.wrong("has a gradient that is NaN or infinite", "finite numbers", advice)
 
 
-def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Task], table: Mapping[str, Any]) -> None:
+def check_loss(location: str, loss: Component, task: type[Task], table: Mapping[str, Any]) -> None:
     """Raise if a loss from `own` cannot train a task on a dataset with the options `table`."""
-    component = "losses", name, location
-    parameters = takes("losses", name)
+    component = _Own("losses", loss.name, location)
+    parameters = takes("losses", loss.name)
     if len(parameters) < 2 or parameters[1] not in TRUTHS:
         arguments, advice = ", ".join(parameters) or "no arguments", "the second argument's name tells what to pass"
-        raise _wrong(*component, f"takes {arguments}", f"scores, then one of {', '.join(TRUTHS)}", advice)
+        raise component.wrong(f"takes {arguments}", f"scores, then one of {', '.join(TRUTHS)}", advice)
     truth = parameters[1]
     has_matrices = truth == "positives" or task.judged == "labels"  # a list for each item, or for each class
     scores, target = _drawn((2, LENGTH, LENGTH) if has_matrices else (ROWS, LENGTH), truth)
@@ -129,25 +132,25 @@ def check_loss(location: str, name: str, args: Mapping[str, Any], task: type[Tas
 
     def call() -> Any:
         drawn = {"generator": torch.Generator().manual_seed(0)} if "generator" in parameters else {}
-        return lookup.find("losses", name)(scores, target, **args, **options, **drawn)
+        return lookup.find("losses", loss.name)(scores, target, **loss.args, **options, **drawn)
 
     draws = "add an argument `generator`, and sample with generator=generator"
     value = _checked(call, (), "the mean over lists, a scalar", component, draws=draws)
     _check_gradient(value, scores, component)
 
 
-def _check_arguments(parameters: list[str], needed: Mapping[str, str], component: tuple[str, str, str]) -> None:
+def _check_arguments(parameters: list[str], needed: Mapping[str, str], component: _Own) -> None:
     """Raise if a function lacks an argument that a dataset needs; `needed` maps arguments to reasons."""
     for argument, reason in needed.items():
         if argument not in parameters:
-            raise _wrong(*component, f"takes {', '.join(parameters)}", f"{argument} too: {reason}", "add the argument")
+            raise component.wrong(f"takes {', '.join(parameters)}", f"{argument} too: {reason}", "add the argument")
 
 
-def check_sorter(location: str, name: str, args: dict[str, Any], **length: int) -> None:
+def check_sorter(location: str, options: Any, **length: int) -> None:
     """Raise if a sorter from `own` does not return ranks."""
-    component = "sorters", name, location
+    component = _Own("sorters", options.name, location)
     with raised_by(*component):
-        sorter: Any = build("sorters", name, args, seed=1, **length).eval()
+        sorter: Any = build("sorters", options.name, options.args, seed=1, **length).eval()
     scores, _ = _drawn((ROWS, sorter.length or LENGTH), "target")
     scores.requires_grad_()
     draws = "use random numbers only in __init__, not in calls"
@@ -159,8 +162,8 @@ def check_sorter(location: str, name: str, args: dict[str, Any], **length: int) 
     if any(weight.requires_grad for weight in sorter.parameters()):  # it has not learned to sort
         return
     if bool(((ranks - ranks.mean(-1, keepdim=True)) * scores).sum(-1).gt(0).any()):
-        raise _wrong(
-            *component, "gives the largest score the largest rank", "rank 1 for the largest score", "rank -scores"
+        raise component.wrong(
+            "gives the largest score the largest rank", "rank 1 for the largest score", "rank -scores"
         )
     if sorter.length is None:
         mask = _masked(scores)
@@ -169,10 +172,10 @@ def check_sorter(location: str, name: str, args: dict[str, Any], **length: int) 
         _check_alone(masked, alone, "scores that a mask leaves out", component)
 
 
-def _check_alone(values: Tensor, alone: Tensor, others: str, component: tuple[str, str, str]) -> None:
+def _check_alone(values: Tensor, alone: Tensor, others: str, component: _Own) -> None:
     """Raise if the values of lists change when `others` are removed."""
     if not torch.allclose(values, alone, atol=NEAR):
-        raise _wrong(*component, f"depends on other {others}", "values that depend only on each list", "ignore them")
+        raise component.wrong(f"depends on other {others}", "values that depend only on each list", "ignore them")
 
 
 def check_columns(location: str, task: type[Task], table: Mapping[str, Any]) -> None:
@@ -183,24 +186,24 @@ def check_columns(location: str, task: type[Task], table: Mapping[str, Any]) -> 
     if table.get("weight") and task.judged != "label_ranks" and not task.reads.lists:  # lists of several rows
         needed["weights"] = "the table has a column weight"
     for name in judging(task.judged):
-        _check_arguments(takes("metrics", name), needed, ("metrics", name, location))
+        _check_arguments(takes("metrics", name), needed, _Own("metrics", name, location))
 
 
 def check_metrics(task: type[Task]) -> None:
     """Raise if a metric from `own` cannot evaluate a task, or has the same name as one of the task's metrics."""
     for name in lookup.own_files("metrics"):
-        component = "metrics", name, f"training.{task.name}"
+        component = _Own("metrics", name, f"training.{task.name}")
         parameters = takes("metrics", name)
         if len(parameters) < 2 or parameters[1] not in TRUTHS[:-1]:
             arguments, expected = ", ".join(parameters) or "nothing", f"scores, then one of {', '.join(TRUTHS[:-1])}"
-            raise _wrong(*component, f"takes {arguments}", expected, "the second argument says which tasks it judges")
+            raise component.wrong(f"takes {arguments}", expected, "the second argument says which tasks it judges")
         if name in [metric.name for metric in task.metrics]:
-            raise _wrong(*component, f"has the same name as a metric of {task.name}", "an unused name", "rename it")
+            raise component.wrong(f"has the same name as a metric of {task.name}", "an unused name", "rename it")
     for name in judging(task.judged):
         scores, truth = _drawn((ROWS, LENGTH), str(task.judged))
         lists = Lists(scores, truth, _masked(scores) if task.reads.lists else None)
         draws = "a metric must not use random numbers, or must seed its own generator"
-        component = "metrics", name, f"training.{task.name}"
+        component = _Own("metrics", name, f"training.{task.name}")
         values = _checked(partial(of_lists, name, lists), (ROWS,), "one number per list", component, draws=draws)
         first = Lists(scores[:1], truth[:1])  # the mask excludes nothing from the first list
         _check_alone(values[:1], of_lists(name, first), "lists", component)

@@ -25,7 +25,6 @@ from pipelines.config.schema import (
     Rival,
     Run,
     Settings,
-    Sorter,
     check_shapes,
     read,
     typed,
@@ -35,6 +34,7 @@ from rankgrad import lookup
 from rankgrad.datasets.scenes.base import Scenes
 from rankgrad.io.starts import check_fit, with_files
 from rankgrad.sorters.laplace import Laplace
+from rankgrad.tasks import takes
 from rankgrad.training.objective import JOINTLY, Objective
 from rankgrad.training.optimization import OPTIMIZERS, check_optimizer
 from rankgrad.training.options import Component, PhaseOptions, WholePhase
@@ -215,12 +215,6 @@ class _Components:
         """Return the input types that a dataset's tables have."""
         return [kind for kind in lookup.names("inputs") if kind in self.columns(dataset)]
 
-    def lacks(self, dataset: str, task: str) -> list[str]:
-        """Return the columns that a task needs but a dataset lacks: its target, and one input type."""
-        reads, columns = lookup.find("tasks", task).reads, self.columns(dataset)
-        inputs = [] if any(kind in columns for kind in reads.inputs) else [*reads.inputs]
-        return [column for column in reads.truth if column not in columns] or inputs
-
 
 def _checked(folder: str, component: Any, location: str) -> Callable[..., Any]:
     """Return the component with that name; raise if it does not take these options."""
@@ -283,7 +277,7 @@ def _check_read(block: Dataset, kind: type[Any], location: str) -> None:
 def _check_sorter(location: str, settings: Settings, key: str, components: _Components) -> None:
     module, sorter = components.sorter(key), settings.sorters[key]
     if sorter.name in lookup.own_files("sorters"):
-        own.check_sorter(location, sorter.name, sorter.args, **settings.length_of(key))
+        own.check_sorter(location, sorter, **settings.length_of(key))
     has_weights = any(weight.requires_grad for weight in module.parameters())
     if has_weights != (sorter.training is not None):
         expected = "a block of options, because it has weights" if has_weights else "null, because it has no weights"
@@ -295,13 +289,9 @@ def _check_sorter(location: str, settings: Settings, key: str, components: _Comp
 
 
 def _check_benchmark(location: str, settings: Settings, key: str, vectors: str) -> None:
-    length, takes = settings.score_vectors[vectors].length, settings.length_of(key).get("length")
-    if _takes_one_length(settings.sorters[key]) and takes != length:
-        raise _wrong(location, f"has vectors of {length} scores, but {key} takes {takes}")
-
-
-def _takes_one_length(sorter: Sorter) -> bool:
-    return "length" in inspect.signature(lookup.find("sorters", sorter.name)).parameters
+    length, taken = settings.score_vectors[vectors].length, settings.length_of(key).get("length")
+    if "length" in takes("sorters", settings.sorters[key].name) and taken != length:
+        raise _wrong(location, f"has vectors of {length} scores, but {key} takes {taken}")
 
 
 def _check_optimizer(optimizer: Component, location: str) -> None:
@@ -321,14 +311,17 @@ def _phases(training: Any) -> dict[str, PhaseOptions]:
     return {name: options for name, options in vars(training).items() if isinstance(options, PhaseOptions)}
 
 
+def _check_optimizers(training: Any, location: str) -> None:
+    for phase, options in _phases(training).items():
+        _check_optimizer(options.optimizer, f"{location}.{phase}.optimizer")
+
+
 def _check_training(location: str, settings: Settings, name: str) -> None:
     with _at(location):
         task = lookup.find("tasks", name, where=location)
         if name in {run.task for run in settings.runs.values()}:
             own.check_metrics(task)
-    training = typed(task.Training, settings.training[name], location)
-    for phase, options in _phases(training).items():
-        _check_optimizer(options.optimizer, f"{location}.{phase}.optimizer")
+    _check_optimizers(typed(task.Training, settings.training[name], location), location)
 
 
 def _check_run(location: str, settings: Settings, name: str, components: _Components) -> None:
@@ -337,19 +330,23 @@ def _check_run(location: str, settings: Settings, name: str, components: _Compon
         raise _wrong(location, "a sorter has this name in MLflow and in reports", advice="choose another name")
     for values in settings.runs[name].settings:
         plan = resolve(settings, name, values)
-        _check_data_of(settings, plan, components)
-        for phase, options in _phases(plan.training).items():
-            _check_optimizer(options.optimizer, f"{location}.training.{phase}.optimizer")
+        _check_data_of(plan, components)
+        _check_optimizers(plan.training, f"{location}.training")
         _check_model(settings, plan, components)
         _check_objective(settings, plan, components)
         own.check_columns(location, lookup.find("tasks", plan.task), settings.datasets[plan.dataset].args)
         _check_start(settings, plan, components)
 
 
-def _check_data_of(settings: Settings, plan: RunPlan, components: _Components) -> None:
-    location, key = f"runs.{plan.name}", plan.dataset
-    if missing := components.lacks(key, plan.task):
-        raise _wrong(f"{location}.dataset", f"{key} has no column {' or '.join(missing)}, which {plan.task} needs")
+def _check_data_of(plan: RunPlan, components: _Components) -> None:
+    """Check that a dataset has the columns that a task needs: its target, and one input type."""
+    columns, reads = components.columns(plan.dataset), lookup.find("tasks", plan.task).reads
+    missing = [column for column in reads.truth if column not in columns]
+    if not missing and not {*reads.inputs} & {*columns}:
+        missing = [*reads.inputs]
+    if missing:
+        reason = f"{plan.dataset} has no column {' or '.join(missing)}, which {plan.task} needs"
+        raise _wrong(f"runs.{plan.name}.dataset", reason)
 
 
 def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> None:
@@ -451,7 +448,7 @@ def _check_objective(settings: Settings, plan: RunPlan, components: _Components)
         Objective(plan.loss, sorter=sorter, sorter_optimizer=plan.sorter_optimizer, auxiliary=plan.auxiliary)
     except lookup.ComponentError as error:
         raise _wrong(f"{location}.{error.place}", error.reason) from error
-    if key is None or not _takes_one_length(settings.sorters[key]):
+    if key is None or "length" not in takes("sorters", settings.sorters[key].name):
         return
     length, batch_size = settings.length_of(key).get("length"), getattr(plan.training, "batch_size", None)
     if batch_size is None:
@@ -471,10 +468,10 @@ def _check_loss(
     function = _checked("losses", loss, location)
     is_own = loss.name in lookup.own_files("losses")
     if is_own:
-        own.check_loss(location, loss.name, loss.args, lookup.find("tasks", plan.task), table)
-    parameters = _parameters(loss.name)
+        own.check_loss(location, loss, lookup.find("tasks", plan.task), table)
+    parameters = takes("losses", loss.name)  # the second one names the type of its target
     if parameters[1] not in learns:
-        fitting = [name for name in lookup.names("losses") if _parameters(name)[1] in learns]
+        fitting = [name for name in lookup.names("losses") if takes("losses", name)[1] in learns]
         raise _wrong(f"{location}.name", f"{loss.name} is not a loss for {plan.task}", f"one of {', '.join(fitting)}")
     if is_own:
         return
@@ -489,11 +486,6 @@ def _check_loss(
     except (TypeError, ValueError) as error:
         advice = "log_plus is set, so targets are standardized logs" if logs else ""
         raise _wrong(f"{location}.args", str(error), advice=advice) from error
-
-
-def _parameters(loss: str) -> list[str]:
-    """Return the names of a loss's parameters; the second one names the type of its target."""
-    return list(inspect.signature(lookup.find("losses", loss)).parameters)
 
 
 def _check_start(settings: Settings, plan: RunPlan, components: _Components) -> None:
@@ -564,7 +556,7 @@ def _check_rival(location: str, settings: Settings, name: str, rival: Rival, com
         possible = [f"{task} on {input_type}" for task, input_type in sorted(TAKES.items())]
         found = f"{rival.name} cannot do {rival.task} on {' and '.join(inputs)}"
         raise _wrong(location, found, ", ".join(possible))
-    _check_metric(rival.metric, _metrics(rival.task), f"{location}.metric")
+    _check_metric(rival.metric, rival.task, f"{location}.metric")
 
 
 def _check_comparison(location: str, settings: Settings, comparison: Comparison) -> None:
@@ -585,7 +577,7 @@ def _check_comparison(location: str, settings: Settings, comparison: Comparison)
             if is_paired and not {*other.seeds} & {*baseline.seeds}:
                 reason = f"{name} and {comparison.baseline} have no seed in common, but runs are paired by seed"
                 raise _wrong(f"{location}.{kind}", reason)
-    _check_metric(comparison.metric, _metrics(baseline.task), f"{location}.metric")
+    _check_metric(comparison.metric, baseline.task, f"{location}.metric")
 
 
 def _test_data(settings: Settings, run: Run | Rival) -> Any:
@@ -596,11 +588,10 @@ def _test_data(settings: Settings, run: Run | Rival) -> Any:
     return block
 
 
-def _metrics(task: str) -> list[str]:
-    return [metric.name for metric in lookup.find("tasks", task).all_metrics()]
-
-
-def _check_metric(name: str, names: Sequence[str], location: str) -> None:
+def _check_metric(name: str, task: str, location: str) -> None:
+    names = [*SORTER_METRICS]
+    if task != "sorter":
+        names = [metric.name for metric in lookup.find("tasks", task).all_metrics()]
     if name not in names:
         raise ParamsError(unknown(location, name, names))
 
@@ -625,4 +616,4 @@ def _check_judged(location: str, settings: Settings, key: str) -> None:
     if task == "sorter" and judged.slice_tolerance is not None:
         raise _wrong(f"{location}.slice_tolerance", "score vectors have no slices", advice="leave it out")
     for metric in (judged.metric, *judged.guarded):
-        _check_metric(metric, SORTER_METRICS if task == "sorter" else _metrics(task), location)
+        _check_metric(metric, task, location)

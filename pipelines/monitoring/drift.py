@@ -167,7 +167,7 @@ def compare(
         "val": _enough(f"{model}: validation", len(reference.network)),
         "fresh": _enough(str(fresh), len(ids)),
     }
-    numbers = chosen("fresh", counts["fresh"], rows)
+    numbers = sorted(chosen("fresh", counts["fresh"], rows))
 
     def measured(network: Any) -> Measured:
         return measure(prepared(fresh_rows(), network.recipe, chosen=numbers), network, known=reference.words)
@@ -184,14 +184,14 @@ def compare(
         except (ValueError, OSError, FloatingPointError) as error:
             shadow = Shadow(challenger, failed=first_line(error))
     if groups:
-        ours = _by_group(ours, [groups[number] for number in sorted(numbers)])
-    dates = [*(recipe["input"].get("dates") or ())]
+        ours = _by_group(ours, [groups[number] for number in numbers])
+    dates = list(recipe["input"].get("dates") or ())
     tested = quantities(reference, ours, alpha=alpha, least_distance=least_distance, dates=dates)
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), reference.dataset, alpha, least_distance,
         rows=counts | {"fresh": len(numbers)}, shadow=shadow, quantities=tested,
-        to_label=rows_to_label(reference, ours, tested, [(number, ids[number]) for number in sorted(numbers)], dates),
-        outside=outside(reference, ours, sorted(numbers)), dates=dates,
+        to_label=rows_to_label(reference, ours, tested, [(number, ids[number]) for number in numbers], dates),
+        outside=outside(reference, ours, numbers), dates=dates,
     )  # fmt: skip
 
 
@@ -220,7 +220,7 @@ def _both(reference: Reference, fresh: Measured) -> list[tuple[str, pd.Series, p
     Raises:
         ValueError: an earlier version of the project described the training data by other quantities.
     """
-    theirs, ours = reference.network, reference.directions.of(fresh.answers)
+    theirs, ours = reference.network, reference.directions.of(fresh)
     inputs = fresh.inputs.quantities
     if unknown := [*reference.inputs.columns.difference(inputs.columns), *theirs.columns.difference(ours.columns)]:
         raise ValueError(
@@ -343,11 +343,9 @@ def write(comparison: Comparison, path: str | Path) -> None:
 def _by_group(measured: Measured, groups: Sequence[Any]) -> Measured:
     """Return measurements whose quantities are indexed by the group of each row; a row without one is its own."""
     names = [f"row {row}" if group is None else f"group {group}" for row, group in enumerate(groups)]
-    index, (inputs, answers) = pd.Index(names, name=GROUP), measured
-    return Measured(
-        inputs._replace(quantities=inputs.quantities.set_index(index)),
-        answers._replace(quantities=answers.quantities.set_index(index)),
-    )
+    index, inputs = pd.Index(names, name=GROUP), measured.inputs
+    inputs = inputs._replace(quantities=inputs.quantities.set_index(index))
+    return measured._replace(inputs=inputs, answers=measured.answers.set_index(index))
 
 
 def _tested(reference: pd.Series, fresh: pd.Series) -> tuple[tuple[float, float], float, float]:

@@ -18,7 +18,7 @@ from rankgrad.models.label_ranker import pooled
 from rankgrad.plain_text import words_of
 from rankgrad.tasks import check_answer
 
-__all__ = ["Answers", "Inputs", "Measured", "Piece", "measure", "prepared"]
+__all__ = ["Inputs", "Measured", "Piece", "measure", "prepared"]
 
 
 class Inputs(NamedTuple):
@@ -36,23 +36,18 @@ class Inputs(NamedTuple):
     highest: pd.DataFrame
 
 
-class Answers(NamedTuple):
-    """Measurements of a network's predictions.
+class Measured(NamedTuple):
+    """Measurements of rows, and of a network's predictions for them.
 
     Attributes:
-        quantities: quantities of each row's prediction (n, ...).
+        inputs: the rows without a network.
+        answers: quantities of each row's prediction (n, ...).
         embedding: the network's last features (n, size); means over frames or documents.
     """
 
-    quantities: pd.DataFrame
-    embedding: np.ndarray
-
-
-class Measured(NamedTuple):
-    """Measurements of rows, and of a network's predictions for them."""
-
     inputs: Inputs
-    answers: Answers
+    answers: pd.DataFrame
+    embedding: np.ndarray
 
 
 class Piece(NamedTuple):
@@ -81,17 +76,12 @@ def measure(pieces: Iterable[Piece], network: Any, *, known: Collection[str] | N
     Raises:
         ValueError: a file or a row is invalid, or the network cannot predict it; the message names it.
     """
-    inputs, answers = [], []
-    for piece in pieces:
-        inputs.append(piece.inputs)
-        answers.append(_answers(piece, network, known))
-    quantities, words, lowest, highest = zip(*inputs, strict=True)
-    quantities, lowest, highest = (pd.concat(frames, ignore_index=True) for frames in (quantities, lowest, highest))
-    of_answers, embeddings = zip(*answers, strict=True)
-    return Measured(
-        Inputs(quantities, set().union(*words), lowest, highest),
-        Answers(pd.concat(of_answers, ignore_index=True), np.concatenate(embeddings)),
+    measured = [(*piece.inputs, *_answers(piece, network, known)) for piece in pieces]
+    quantities, words, lowest, highest, answers, embeddings = zip(*measured, strict=True)
+    quantities, lowest, highest, answers = (
+        pd.concat(frames, ignore_index=True) for frames in (quantities, lowest, highest, answers)
     )
+    return Measured(Inputs(quantities, set().union(*words), lowest, highest), answers, np.concatenate(embeddings))
 
 
 def prepared(rows: Iterable[Row], recipe: Mapping[str, Any], *, chosen: Collection[int]) -> Iterator[Piece]:
@@ -136,8 +126,8 @@ def _inputs(rows: list[Any], recipe: Mapping[str, Any]) -> Inputs:
 
 
 @torch.inference_mode()
-def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> Answers:
-    """Return the measured predictions for a piece, which goes through the network once."""
+def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return the quantities and the embedding of a piece, which goes through the network once."""
     task, about = lookup.find("tasks", network.recipe["task"])(), network.recipe["input"]
     input_type, counts = type_of(about), [len(items) for items in piece.rows]
     try:
@@ -159,7 +149,7 @@ def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> Answe
         for items in piece.rows:
             unknown.append(np.mean([word not in known for word in _words(input_type.texts(items))]))
         quantities["unknown words"] = unknown
-    return Answers(quantities, embedding)
+    return quantities, embedding
 
 
 @contextmanager

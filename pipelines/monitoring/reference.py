@@ -20,8 +20,8 @@ import pandas as pd
 import torch
 from sklearn.decomposition import PCA
 
-from pipelines.monitoring.measure import Answers, Measured, Piece, measure, prepared
-from pipelines.tracking.known_rows import known_rows, write_known
+from pipelines.monitoring.measure import Measured, Piece, measure, prepared
+from pipelines.tracking.known_rows import Digests, known_rows, write_known
 from rankgrad import lookup
 from rankgrad.datasets.files.folds import FOLD, REGISTERED, folds_of, next_of
 from rankgrad.datasets.tables.ranges import REFERENCE, ranges_in
@@ -51,15 +51,15 @@ class Directions:
     mean: np.ndarray
     components: np.ndarray
 
-    def of(self, answers: Answers) -> pd.DataFrame:
+    def of(self, measured: Measured) -> pd.DataFrame:
         """Return coordinates of embeddings, the norm of the residual, and the quantities of predictions (n, ...)."""
-        centered = answers.embedding - self.mean
+        centered = measured.embedding - self.mean
         coordinates = centered @ self.components.T
         # The residual is large for rows that resemble no training row.
         residual = np.linalg.norm(centered - coordinates @ self.components, axis=1)
         columns = {f"embedding {number}": column for number, column in enumerate(coordinates.T, 1)}
-        table = pd.DataFrame(columns | {"embedding, rest": residual}, answers.quantities.index)
-        return pd.concat([table, answers.quantities], axis=1)
+        table = pd.DataFrame(columns | {"embedding, rest": residual}, measured.answers.index)
+        return pd.concat([table, measured.answers], axis=1)
 
 
 @dataclass(frozen=True)
@@ -84,26 +84,16 @@ class Reference:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
-def directions_of(embedding: np.ndarray) -> Directions:
-    """Return the directions of largest variance of embeddings (n, size)."""
-    analysis = PCA(min(DIRECTIONS, *embedding.shape), random_state=0).fit(embedding)
-    return Directions(analysis.mean_, analysis.components_)
-
-
 def chosen(name: str, count: int, rows: int = ROWS) -> list[int]:
     """Return the numbers of the rows to measure: all, or a random sample of `rows`."""
     return torch.randperm(count, generator=generator(0, "monitor", name))[:rows].tolist()
 
 
-def reference_of(dataset: str, training: Measured, validation: Answers) -> Reference:
-    """Return a reference.
-
-    Args:
-        dataset: the name of the dataset.
-        training: measured training rows.
-        validation: measured predictions for validation rows.
-    """
-    directions, words = directions_of(training.answers.embedding), frozenset(training.inputs.words) or None
+def reference_of(dataset: str, training: Measured, validation: Measured) -> Reference:
+    """Return a reference from measured rows of both splits, without ranges."""
+    embedding, words = training.embedding, frozenset(training.inputs.words) or None
+    analysis = PCA(min(DIRECTIONS, *embedding.shape), random_state=0).fit(embedding)
+    directions = Directions(analysis.mean_, analysis.components_)
     return Reference(dataset, training.inputs.quantities, directions.of(validation), directions, words)
 
 
@@ -119,7 +109,7 @@ class TrainingData:
         self._last = dict[str, tuple[Any, list[Piece]]]()  # by split: what the last recipe read, and the rows
 
     @cached_property
-    def _known(self) -> dict[str, np.ndarray]:
+    def _known(self) -> Digests:
         return known_rows(self.folder)
 
     def write(self, version: Path) -> None:
@@ -132,9 +122,8 @@ class TrainingData:
         network = load_model(version, device=find_device("auto"))
         recipe = network.recipe
         training = measure(self._pieces("train", recipe), network)
-        known = training.inputs.words or None
-        validation = measure(self._pieces("val", recipe), network, known=known)
-        reference = reference_of(self.folder.name, training, validation.answers)
+        validation = measure(self._pieces("val", recipe), network, known=training.inputs.words or None)
+        reference = reference_of(self.folder.name, training, validation)
         lists = lookup.find("tasks", recipe["task"])().reads.lists
         ranges = type_of(recipe["input"]).ranges(self.folder / "train.parquet", recipe["input"], lists=lists)
         of_train, of_val = self._by_group("train", reference.inputs), self._by_group("val", reference.network)

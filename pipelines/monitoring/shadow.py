@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 from scipy.stats import spearmanr
 
-from pipelines.monitoring.measure import Answers
 from pipelines.ops.messages import as_line
 
 __all__ = ["Agreement", "Shadow", "agreements"]
@@ -43,9 +43,12 @@ class Shadow:
         return f"{self.model} agrees least in {name}: rank correlation {correlation}, {least.alike:.0%} alike"
 
 
-def agreements(champion: Answers, challenger: Answers) -> list[Agreement]:
-    """Return the agreement of two models' predictions for the same rows, the lowest first."""
-    ours, theirs = champion.quantities, challenger.quantities
+def agreements(ours: pd.DataFrame, theirs: pd.DataFrame) -> list[Agreement]:
+    """Return the agreement of two models' predictions for the same rows, the lowest first.
+
+    Args:
+        ours, theirs: quantities of the champion's and the challenger's predictions (n, ...).
+    """
     shared = [_agreement(name, ours[name].to_numpy(), theirs[name].to_numpy()) for name in ours if name in theirs]
     return sorted(
         shared, key=lambda agreement: agreement.alike if agreement.correlation is None else agreement.correlation

@@ -1,7 +1,7 @@
 """Compare runs with a baseline: the difference of a metric, paired by seed and test example. Trains nothing."""
 
 import logging
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +20,10 @@ from rankgrad.io.results import Row, minus
 from rankgrad.seeding import derived_seed
 
 EXACT = "answer.exact_match"  # of label rankings: what people see of them
+BySeed = dict[int, Statistic]  # the metrics of each seed of a run or a rival
 
 
-def statistics_of(task: str, predictions: str | Path, *, seeds: Collection[int] = ()) -> dict[int, Statistic]:
+def statistics_of(task: str, predictions: str | Path, *, seeds: Collection[int] = ()) -> BySeed:
     """Return the metrics of each seed of a run or a rival, from its predictions.
 
     Args:
@@ -53,9 +54,9 @@ def read_statistics(
     params: Settings,
     comparison: Comparison,
     predictions: Mapping[str, str | Path],
-    known: Mapping[str, dict[int, Statistic]],
+    known: Mapping[str, BySeed],
     show: Callable[[int, int], object] | None = None,
-) -> dict[str, dict[int, Statistic]]:
+) -> dict[str, BySeed]:
     """Return the metrics of a comparison's baseline, runs and rivals by seed, see `statistics_of`.
 
     Args:
@@ -77,9 +78,7 @@ def read_statistics(
     return statistics
 
 
-def compared(
-    comparison: Comparison, statistics: Mapping[str, dict[int, Statistic]], resampling: Resampling
-) -> list[Row]:
+def compared(comparison: Comparison, statistics: Mapping[str, BySeed], resampling: Resampling) -> list[Row]:
     """Return the rows of a comparison: the metric of each run, its difference from the baseline, and p (Holm).
 
     The metric of a run is the mean over the seeds that the baseline has too, as in its difference. That of the baseline
@@ -113,22 +112,25 @@ def compared(
     return rows
 
 
-def strongest_rival(params: Settings, comparison: Comparison, statistics: Mapping[str, dict[int, Statistic]]) -> str:
+def strongest_rival(params: Settings, comparison: Comparison, statistics: Mapping[str, BySeed]) -> str:
     """Return the strongest rival on the split that `rivals_are_chosen_on` names."""
     if rivals_are_chosen_on(params, comparison) == "validation":
         return best_on_validation(comparison.rivals)
-    metrics = lookup.find("tasks", params.runs[comparison.baseline].task).all_metrics()
-    lower_is_better = {known.name: known.lower_is_better for known in metrics}[comparison.metric]
-    metric, worth = comparison.metric, {}
-    for name in comparison.rivals:
-        value = _mean(statistics[name], metric, statistics[name])
-        worth[name] = np.nan_to_num(-value if lower_is_better else value, nan=-np.inf)
-    return max(worth, key=worth.__getitem__)
+    metric = comparison.metric
+    values = [_mean(statistics[name], metric, statistics[name]) for name in comparison.rivals]
+    return comparison.rivals[best_of(values, params.runs[comparison.baseline].task, metric)]
+
+
+def best_of(values: Sequence[float], task: str, metric: str) -> int:
+    """Return the number of the best value of a task's metric; undefined ones are the worst."""
+    lower_is_better = {known.name: known.lower_is_better for known in lookup.find("tasks", task).all_metrics()}[metric]
+    worth = np.multiply(values, -1 if lower_is_better else 1)
+    return int(np.nan_to_num(worth, nan=-np.inf).argmax())
 
 
 def against_rival(
     comparison: Comparison,
-    statistics: Mapping[str, dict[int, Statistic]],
+    statistics: Mapping[str, BySeed],
     network: str,
     rival: str,
     resampling: Resampling,
@@ -158,7 +160,7 @@ def _mean(by_seed: Mapping[int, Statistic], metric: str, seeds: Container[int]) 
 
 def main(params: Settings) -> None:
     log = logging.getLogger(__name__)
-    statistics: dict[str, dict[int, Statistic]] = {}
+    statistics: dict[str, BySeed] = {}
     with replaced_folder("metrics/comparisons") as folder:
         for key, comparison in params.comparisons.items():
             predictions = {name: f"predictions/{name}.parquet" for name in comparison.names}
@@ -181,7 +183,7 @@ def main(params: Settings) -> None:
             results.write(folder / f"{key}.csv", rows)
 
 
-def _exact(statistics: Mapping[str, dict[int, Statistic]]) -> str:
+def _exact(statistics: Mapping[str, BySeed]) -> str:
     """Return how often each run's list of labels is exactly right; empty if the task has no such lists."""
     values = []
     for name, by_seed in statistics.items():

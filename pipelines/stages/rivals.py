@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Mapping
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.config import Settings
 from pipelines.rivals import SETTINGS, bm25
 from pipelines.stages._splits import joined_folds, splits_of
+from pipelines.stages.compare import best_of
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
 from rankgrad.io.atomic import replaced_file
@@ -35,9 +35,7 @@ def _predicted(task: Task, splits: Mapping[str, Split], metric: str, place: str 
     for scores in bm25(splits["val"], task.name):
         statistic = task.statistic(task.table_of(splits["val"], scores))
         values.append(float(statistic.of_all()[statistic.names.index(metric)]))
-    lower_is_better = {known.name: known.lower_is_better for known in task.all_metrics()}[metric]
-    worth = np.nan_to_num(values, nan=np.inf if lower_is_better else -np.inf)
-    best = int(worth.argmin() if lower_is_better else worth.argmax())
+    best = best_of(values, task.name, metric)
     log = logging.getLogger(__name__)
     log.info(
         "%sk1 and b: %s, best of %d settings by %s %.3f on validation",

@@ -3,7 +3,6 @@
 The gate puts its decision above the card, see `pipelines.tracking.gate`.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from pipelines.reporting.results import UNDEFINED, cell, markdown
 from pipelines.tracking.slices import Slice
 from rankgrad import __version__, lookup
 from rankgrad.datasets.tables.rows import own_columns
+from rankgrad.io.recipes import recipe_of
 from rankgrad.io.results import Row
 from rankgrad.lookup import listed
 
@@ -46,7 +46,7 @@ def card(
         tags: the version's tags.
         slices: slices of the test split; the card shows the worst ones.
     """
-    recipe = json.loads((weights / "model.json").read_text())
+    recipe = recipe_of(weights)
     lines = [summary(metrics=metrics, tags=tags)]
     lines += _slices(slices)
     lines += ["", "## Limits", "", _limits(recipe), "", "## Load", "", _loading(model, recipe)]

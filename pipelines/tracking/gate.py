@@ -19,7 +19,7 @@ from pipelines.config.schema import Judged
 from pipelines.ops.messages import as_markdown, one_line
 from pipelines.reporting.results import UNDEFINED, cell, markdown
 from pipelines.tracking import registry, slices
-from pipelines.tracking.known_rows import learned, read_known
+from pipelines.tracking.known_rows import Digests, learned, read_known
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable, answering, connect
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
@@ -127,17 +127,16 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     if champion is None:
         numbers = ", ".join(registry.versions(client, name)) or "none"
         raise ValueError(f"{name} has no champion: it was deleted. Choose one: {_by_hand(name)} (versions: {numbers})")
-    tags = {champion: client.get_model_version(name, champion).tags}
-    if challenger is not None:
-        tags[challenger] = client.get_model_version(name, challenger).tags
+    tags = {number: client.get_model_version(name, number).tags for number in {champion, challenger} - {None}}
     runs = {number: of_version["run"] for number, of_version in tags.items() if "run" in of_version}
+    stays = Decision(name, challenger, champion, False, "there is no challenger", runs=runs)
     if challenger is None:
-        return Decision(name, challenger, champion, False, "there is no challenger", runs=runs)
+        return stays
     if challenger == champion:
         reason = "the challenger is the champion already"
         if len(registry.champions(client, model)) == 1:
             reason += "; it was the first version, so there was nothing to compare it with"
-        return Decision(name, challenger, champion, False, reason, runs=runs)
+        return replace(stays, reason=reason)
 
     # Compare their metrics.
     if task == "sorter":
@@ -150,7 +149,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         if not (data / "gate.parquet").is_file() and val.is_file() and FOLD in columns_of(val):
             by_hand = f"choose by hand: {_by_hand(name)}"
             reason = f"no rows judge: {data.name} has folds, which train on all rows, but no gate split; {by_hand}"
-            return Decision(name, challenger, champion, False, reason, runs=runs)
+            return replace(stays, reason=reason)
         evidence = _judge(name, (challenger, champion), task, data, params, judged)
     gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name)
     better, reason = verdict(gaps, judged, gate, evidence.lower_is_better)
@@ -169,7 +168,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         better, reason = False, f"{reason}; but {objection}"
     if registry.holder(registry.model_of(client, name), "champion") != champion:
         raise ValueError(f"{name}: its champion changed while it was judged; nothing was promoted: try again")
-    decision = Decision(name, challenger, champion, better, reason, gaps, runs=runs)
+    decision = replace(stays, promoted=better, reason=reason, differences=gaps)
     _write_down(client, decision, judged, evidence)
     if better:
         registry.set_champion(client, name, challenger, by="gate")
@@ -235,14 +234,13 @@ def _judging(name: str, number: str) -> Generator[None]:
         ) from error
 
 
-def _load(name: str, numbers: tuple[str, str]) -> tuple[list[Any], list[dict[str, np.ndarray]]]:
-    """Return the networks of both versions, and the digests of the rows that each one knows, by split."""
-    networks, known = [], []
+def _load(name: str, numbers: tuple[str, str]) -> tuple[dict[str, Any], dict[str, Digests]]:
+    """Return the networks of both versions, and the digests of the rows that each one knows, by number."""
+    networks, known = {}, {}
     for number in numbers:
         with _judging(name, number), TemporaryDirectory() as scratch:
             folder = registry.weights_of(f"models:/{name}/{number}", Path(scratch))
-            networks.append(load_model(folder))
-            known.append(read_known(folder))
+            networks[number], known[number] = load_model(folder), read_known(folder)
     return networks, known
 
 
@@ -258,20 +256,18 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
             f"{name} cannot be judged on {data.name}, the dataset of its challenger ({error}). To decide without the "
             f"gate: {_by_hand(name)}"
         ) from error
-    is_fair, described = _fair_rows(name, dict(zip(numbers, known, strict=True)), data, split)
+    is_fair, described = _fair_rows(name, known, data, split)
     tables = []
-    for number, network in zip(numbers, networks, strict=True):
+    for number, network in networks.items():
         with _judging(name, number):
             tables.append(judge.predict(network, with_features_of(network.recipe["input"], examples)).filter(is_fair))
     pairs = []
     if judged.slice_tolerance is not None:
         ours, theirs = (slices.statistics(judge, judged.metric, table, file) for table in tables)
-        for name_of_slice in ours.keys() & theirs.keys():
-            rows, statistic = ours[name_of_slice]
-            pairs.append(SlicePair(name_of_slice, rows, statistic, theirs[name_of_slice][1]))
+        for name_of_slice in sorted(ours.keys() & theirs.keys()):
+            pairs.append(SlicePair(name_of_slice, *ours[name_of_slice], theirs[name_of_slice][1]))
     lower_is_better = {metric.name: metric.lower_is_better for metric in judge.all_metrics()}
     unit = "groups" if judge.group_of(tables[0]) is not None else "queries" if judge.reads.lists else "rows"
-    pairs.sort(key=lambda pair: pair.name)
     return Evidence(*map(judge.statistic, tables), lower_is_better, described, pairs, unit)
 
 
@@ -316,23 +312,22 @@ def _feature(name: str, items: Mapping[str, torch.Tensor], fills: Mapping[str, f
 def _judge_sorters(name: str, numbers: tuple[str, str], params: Settings) -> Evidence:
     sorters, _ = _load(name, numbers)
     # Longer vectors are harder, so both versions sort vectors of the same length: their own, or the default.
-    lengths = {sorter.length for sorter in sorters} - {None}
+    lengths = {sorter.length for sorter in sorters.values()} - {None}
     if len(lengths) > 1:
-        lengths_of = " and ".join(f"{sorter.length} (version {n})" for n, sorter in zip(numbers, sorters, strict=True))
+        lengths_of = " and ".join(f"{sorter.length} (version {number})" for number, sorter in sorters.items())
         raise ValueError(f"{name}: its versions sort {lengths_of} scores; choose by hand: {_by_hand(name)}")
     measured_on = params.benchmark_sorters.get(name.removeprefix(prefixed("sorter-")))
     usual = SORTER_LENGTH if measured_on is None else params.score_vectors[measured_on].length
     length = lengths.pop() if lengths else usual
     vectors, _ = score_vectors.draw(SORTER_VECTORS, length, generator(params.gate.seed, "gate", "sorters"))
     statistics = []
-    for number, sorter in zip(numbers, sorters, strict=True):
+    for number, sorter in sorters.items():
         with _judging(name, number):
             statistics.append(_of_sorter(vectors, sorter))
-    ours, theirs = statistics
-    return Evidence(ours, theirs, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors")
+    return Evidence(*statistics, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors")
 
 
-def _fair_rows(name: str, known: dict[str, dict[str, np.ndarray]], data: Path, split: str) -> tuple[np.ndarray, str]:
+def _fair_rows(name: str, known: dict[str, Digests], data: Path, split: str) -> tuple[np.ndarray, str]:
     """Return which rows of a split (n,) are known to both versions or to neither, and the name of these examples.
 
     If the splits changed (another seed or fraction), a version would otherwise be judged on rows that it learned. Rows

@@ -13,8 +13,9 @@ from rankgrad.datasets.files.splits import input_of
 from rankgrad.io.parquet import columns_of, is_list, is_number, parquet_file
 from rankgrad.plain_text import spelled_alike
 
-__all__ = ["FILE", "known_rows", "learned", "read_known", "write_known"]
+__all__ = ["FILE", "Digests", "known_rows", "learned", "read_known", "write_known"]
 
+Digests = dict[str, np.ndarray]  # digests of the contents of rows, by split
 FILE = "known_rows.npz"  # in a version's folder: digests of the contents of each split's rows
 
 
@@ -79,17 +80,17 @@ def learned(path: Path, splits: Collection[np.ndarray], *, share: float) -> np.n
     return (hits >= share * counts) & (counts > 0)
 
 
-def known_rows(data: Path) -> dict[str, np.ndarray]:
+def known_rows(data: Path) -> Digests:
     """Return the digests of the rows of a dataset on which versions are trained and selected, by split."""
     return {split: np.unique(_digests(data / f"{split}.parquet")[0]) for split in ("train", "val")}
 
 
-def write_known(digests: dict[str, np.ndarray], folder: Path) -> None:
+def write_known(digests: Digests, folder: Path) -> None:
     """Write the digests of known rows into a version's folder."""
     np.savez(folder / FILE, **digests)  # ty: ignore[invalid-argument-type]
 
 
-def read_known(folder: Path) -> dict[str, np.ndarray]:
+def read_known(folder: Path) -> Digests:
     """Return the digests in a version's folder, by split; empty if it was registered without them."""
     path = folder / FILE
     if not path.is_file():

@@ -45,9 +45,9 @@ def _live_runs(client: mlflow.MlflowClient, folder: Path, condition: str) -> lis
     return client.search_runs(experiments, f"tags.`{PLACE}` = '{_place(folder)}' and {condition}", max_results=1000)
 
 
-def discard(client: mlflow.MlflowClient, name: str, folder: Path = CHECKPOINTS) -> None:
+def discard(client: mlflow.MlflowClient, name: str) -> None:
     """Delete the live runs of a training in this folder of this machine."""
-    for run in _live_runs(client, folder, f"tags.`{NAME}` = '{name}'"):
+    for run in _live_runs(client, CHECKPOINTS, f"tags.`{NAME}` = '{name}'"):
         client.delete_run(run.info.run_id)
 
 

@@ -1,6 +1,5 @@
 """The input and output signature of a registered model, and an example request."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,14 @@ from mlflow.types import Schema, TensorSpec
 from rankgrad import lookup
 from rankgrad.datasets.tables.rows import own_columns
 from rankgrad.io.checkpoints import load_model
+from rankgrad.io.recipes import recipe_of
 
 __all__ = ["example_of", "signature_of"]
 
 
 def signature_of(weights: Path) -> ModelSignature:
     """Return the columns of a model's requests and of its answers; a sorter takes scores and returns as many ranks."""
-    recipe = json.loads((weights / "model.json").read_text())
+    recipe = recipe_of(weights)
     if recipe["folder"] == "sorters":
         scores = Schema([TensorSpec(np.dtype(np.float32), (-1, recipe["args"].get("length", -1)))])
         return ModelSignature(inputs=scores, outputs=scores)
@@ -29,7 +29,7 @@ def signature_of(weights: Path) -> ModelSignature:
 
 def example_of(weights: Path) -> pd.DataFrame | np.ndarray:
     """Return a request with one row: a black picture, zeros, or a word; for sorters, scores."""
-    recipe = json.loads((weights / "model.json").read_text())
+    recipe = recipe_of(weights)
     if recipe["folder"] == "sorters":
         return np.linspace(1, 0, recipe["args"].get("length") or 3, dtype=np.float32)[None]
     return pd.DataFrame(_example(recipe))

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rankgrad import lookup
 from rankgrad.evaluation import Statistic, evaluate
-from rankgrad.io.parquet import FOLD, columns_of, parquet_file, read_table, said
+from rankgrad.io.parquet import FOLD, columns_of, is_number, parquet_file, read_table, said
 
 __all__ = ["Slice", "slices", "statistics"]
 
@@ -105,8 +105,7 @@ def _slices(judge: Any, ids: list[Any], split: Path) -> Iterator[tuple[str, np.n
 
 
 def _is_scalar(column: pa.DataType) -> bool:
-    is_number = pa.types.is_integer(column) or pa.types.is_floating(column)
-    return is_number or pa.types.is_boolean(column) or pa.types.is_string(column)
+    return is_number(column) or pa.types.is_boolean(column) or pa.types.is_string(column)
 
 
 def _by_value(name: str, values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:

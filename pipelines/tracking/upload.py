@@ -32,6 +32,7 @@ from pipelines.tracking.signature import example_of, signature_of
 from pipelines.tracking.slices import Slice
 from pipelines.tracking.store import answering, connect, experiment_of
 from rankgrad import __version__
+from rankgrad.io.recipes import recipe_of
 from rankgrad.io.results import Row
 from rankgrad.io.written import as_json
 
@@ -145,20 +146,21 @@ def _with_origin(run: Run, origin: Mapping[str, str], parents: Sequence[ModelVer
 
 def _folders(run: Run) -> list[str]:
     """Return the folders by which other runs refer to a run's model: of its weights, and of all its seeds."""
-    weights = run.version.weights if run.version else None
-    return [] if weights is None else [weights.as_posix(), weights.parent.as_posix()]
+    if run.version is None:
+        return []
+    weights = run.version.weights
+    return [weights.as_posix(), weights.parent.as_posix()]
 
 
 def _parents_first(runs: list[Run]) -> list[Run]:
     """Return the runs, each after those whose models it was made from."""
-    made_by: dict[str, str] = {}
+    by_name, made_by = {run.name: run for run in runs}, dict[str, str]()
     for run in runs:
         made_by |= dict.fromkeys(_folders(run), run.name)
-    graph: dict[str, list[str]] = {}
+    order = TopologicalSorter[str]()
     for run in runs:
-        graph[run.name] = [made_by[path] for path in inputs_of(run.tags) if path in made_by]
-    by_name = {run.name: run for run in runs}
-    return [by_name[name] for name in TopologicalSorter(graph).static_order()]
+        order.add(run.name, *(made_by[path] for path in inputs_of(run.tags) if path in made_by))
+    return [by_name[name] for name in order.static_order()]
 
 
 def _sent(
@@ -277,7 +279,7 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
         (weights / "card.md").write_text(text + "\n")
         if version.write is not None:
             version.write(weights)
-        recipe = json.loads((weights / "model.json").read_text()) | {"made": _made(run, all_tags, slices)}
+        recipe = recipe_of(weights) | {"made": _made(run, all_tags, slices)}
         (weights / "model.json").write_text(as_json(recipe, indent=2, sort_keys=True) + "\n")
         with mlflow.start_run(run_id=run_id):
             logged = mlflow.pyfunc.log_model(

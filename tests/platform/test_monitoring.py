@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from pipelines.flows import monitor as flow
 from pipelines.monitoring.drift import Comparison, compare, quantities, write
-from pipelines.monitoring.measure import Answers, Inputs, Measured, measure, prepared
+from pipelines.monitoring.measure import Inputs, Measured, measure, prepared
 from pipelines.monitoring.reference import GROUP, TrainingData, read_reference, reference_of
 from pipelines.serving.server import app_of
 from pipelines.tracking.upload import Run, Version, publish
@@ -87,21 +87,21 @@ def measured(images: pa.Table, folder: Path, ranker=None) -> Measured:
 def measured_of(inputs: pd.DataFrame, answers: pd.DataFrame, embedding: np.ndarray | None = None) -> Measured:
     """Measurements as they are, without rows and a network."""
     embedding = np.eye(len(inputs), 3) if embedding is None else embedding
-    return Measured(Inputs(inputs, set(), inputs, inputs), Answers(answers.reset_index(drop=True), embedding))
+    return Measured(Inputs(inputs, set(), inputs, inputs), answers.reset_index(drop=True), embedding)
 
 
 def drifted(
     train: Measured, val: Measured, fresh: Measured, *, alpha: float, least: float = 0.1, **options
 ) -> list[str]:
-    compared = quantities(reference_of("x", train, val.answers), fresh, alpha=alpha, least_distance=least, **options)
+    compared = quantities(reference_of("x", train, val), fresh, alpha=alpha, least_distance=least, **options)
     return [quantity.name for quantity in compared if quantity.drifted]
 
 
 def test_more_of_the_same_is_called_drift_as_rarely_as_alpha_says(scenes, tmp_path):
-    inputs, answers = measured(scenes(600, 7), tmp_path)
+    inputs, answers, embedding = measured(scenes(600, 7), tmp_path)
 
     def of_rows(rows: np.ndarray, inputs: pd.DataFrame = inputs.quantities) -> Measured:
-        return measured_of(inputs.iloc[rows], answers.quantities.iloc[rows], answers.embedding[rows])
+        return measured_of(inputs.iloc[rows], answers.iloc[rows], embedding[rows])
 
     falsely = 0
     for seed in range(20):  # which scenes come to which side is chance
@@ -171,9 +171,9 @@ def test_a_version_needs_no_data_of_the_checkout_and_a_challenger_answers_the_sa
 
 def test_of_several_views_the_first_is_measured(scenes, tmp_path):
     images, ranker = scenes(60, 8), small_ranker()
-    once = measured(images, tmp_path, ranker).answers.embedding
+    once = measured(images, tmp_path, ranker).embedding
     ranker.views = {"count": 3, "shift": 2}
-    assert np.array_equal(measured(images, tmp_path, ranker).answers.embedding, once)
+    assert np.array_equal(measured(images, tmp_path, ranker).embedding, once)
 
 
 COUNTS = [
