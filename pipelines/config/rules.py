@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,7 +20,6 @@ from pipelines.config.plan import RunPlan, resolve
 from pipelines.config.schema import (
     DIGITS,
     NONE,
-    Comparison,
     Dataset,
     Model,
     Rival,
@@ -80,22 +80,9 @@ def check_values(values: Any, *, path: str | Path = "params.yaml") -> Settings:
             problems.append(Problem(error.place, error.reason, error.expected, error.advice))
             wrong.add(location)
 
-    for key, dataset in settings.datasets.items():
-        ask(f"datasets.{key}", _check_dataset, key, dataset)
-    for key in settings.sorters:
-        ask(f"sorters.{key}", _check_sorter, settings, key, components)
-    for key, vectors in settings.benchmark_sorters.items():
-        ask(f"benchmark_sorters.{key}", _check_benchmark, settings, key, vectors)
-    for task in settings.training:
-        ask(f"training.{task}", _check_training, settings, task)
-    for name in settings.runs:
-        ask(f"runs.{name}", _check_run, settings, name, components)
-    for name, rival in settings.rivals.items():
-        ask(f"rivals.{name}", _check_rival, settings, name, rival, components)
-    for key, comparison in settings.comparisons.items():
-        ask(f"comparisons.{key}", _check_comparison, settings, comparison)
-    for key in settings.gate.judged:
-        ask(f"gate.judged.{key}", _check_judged, settings, key)
+    for kind, rule in RULES.items():
+        for key in attrgetter(kind)(settings):
+            ask(f"{kind}.{key}", rule, components, key)
     if settings.benchmark_sorters:
         ask("gate.judged.sorter", _check_is_judged, settings, "sorter", "")
     for task, dataset in dict.fromkeys((run.task, run.dataset) for run in settings.runs.values()):
@@ -157,6 +144,15 @@ def _at(location: str, *errors: type[Exception]) -> Generator[None]:
         raise _wrong(error.place, error.reason, error.expected, error.advice) from error
     except (ValueError, *errors) as error:
         raise _wrong(location, str(error)) from error
+
+
+@contextmanager
+def _below(location: str) -> Generator[None]:
+    """Put the problems of a block, whose keys are relative to it, at `location`."""
+    try:
+        yield
+    except ParamsError as error:
+        raise error.within(location) from error
 
 
 class _Undrawn(TorchFunctionMode):
@@ -228,7 +224,8 @@ def _checked(folder: str, component: Any, location: str) -> Callable[..., Any]:
     return make
 
 
-def _check_dataset(location: str, key: str, block: Dataset) -> None:
+def _check_dataset(location: str, components: _Components, key: str) -> None:
+    block = components.settings.datasets[key]
     if key in TAKEN:
         raise _wrong(location, f"the pipeline itself uses data/{key} or checks/{key}", advice="choose another name")
     with _at(location):
@@ -274,10 +271,10 @@ def _check_read(block: Dataset, kind: type[Any], location: str) -> None:
             dataset.check_head(Path(block.raw))
 
 
-def _check_sorter(location: str, settings: Settings, key: str, components: _Components) -> None:
-    module, sorter = components.sorter(key), settings.sorters[key]
+def _check_sorter(location: str, components: _Components, key: str) -> None:
+    module, sorter = components.sorter(key), components.settings.sorters[key]
     if sorter.name in lookup.own_files("sorters"):
-        own.check_sorter(location, sorter, **settings.length_of(key))
+        own.check_sorter(location, sorter, **components.settings.length_of(key))
     has_weights = any(weight.requires_grad for weight in module.parameters())
     if has_weights != (sorter.training is not None):
         expected = "a block of options, because it has weights" if has_weights else "null, because it has no weights"
@@ -288,8 +285,10 @@ def _check_sorter(location: str, settings: Settings, key: str, components: _Comp
         _check_optimizer(sorter.training.optimizer, f"{location}.training.optimizer")
 
 
-def _check_benchmark(location: str, settings: Settings, key: str, vectors: str) -> None:
-    length, taken = settings.score_vectors[vectors].length, settings.length_of(key).get("length")
+def _check_benchmark(location: str, components: _Components, key: str) -> None:
+    settings = components.settings
+    length = settings.score_vectors[settings.benchmark_sorters[key]].length
+    taken = settings.length_of(key).get("length")
     if "length" in takes("sorters", settings.sorters[key].name) and taken != length:
         raise _wrong(location, f"has vectors of {length} scores, but {key} takes {taken}")
 
@@ -316,7 +315,8 @@ def _check_optimizers(training: Any, location: str) -> None:
         _check_optimizer(options.optimizer, f"{location}.{phase}.optimizer")
 
 
-def _check_training(location: str, settings: Settings, name: str) -> None:
+def _check_training(location: str, components: _Components, name: str) -> None:
+    settings = components.settings
     with _at(location):
         task = lookup.find("tasks", name, where=location)
         if name in {run.task for run in settings.runs.values()}:
@@ -324,18 +324,29 @@ def _check_training(location: str, settings: Settings, name: str) -> None:
     _check_optimizers(typed(task.Training, settings.training[name], location), location)
 
 
-def _check_run(location: str, settings: Settings, name: str, components: _Components) -> None:
+def _check_run(location: str, components: _Components, name: str) -> None:
     """Check a run of the params with each setting of its grid."""
+    settings = components.settings
     if name in [f"sorter-{sorter}" for sorter in settings.sorters]:  # MLflow would keep only one of the two
         raise _wrong(location, "a sorter has this name in MLflow and in reports", advice="choose another name")
     for values in settings.runs[name].settings:
         plan = resolve(settings, name, values)
-        _check_data_of(plan, components)
-        _check_optimizers(plan.training, f"{location}.training")
-        _check_model(settings, plan, components)
-        _check_objective(settings, plan, components)
-        own.check_columns(location, lookup.find("tasks", plan.task), settings.datasets[plan.dataset].args)
-        _check_start(settings, plan, components)
+        with _below(location):
+            _check_plan(plan, components)
+
+
+def _check_plan(plan: RunPlan, components: _Components) -> None:
+    """Check a run with one setting of its grid; keys in problems are relative to the run."""
+    table = components.settings.datasets[plan.dataset].args
+    _check_data_of(plan, components)
+    _check_optimizers(plan.training, "training")
+    _check_model(plan, components)
+    for option, loss in (("loss", plan.loss), ("auxiliary", plan.auxiliary)):
+        if loss is not None:
+            _check_loss(plan, loss, components, option, table)
+    _check_objective(plan, components)
+    own.check_columns("", lookup.find("tasks", plan.task), table)
+    _check_start(plan, components)
 
 
 def _check_data_of(plan: RunPlan, components: _Components) -> None:
@@ -346,14 +357,14 @@ def _check_data_of(plan: RunPlan, components: _Components) -> None:
         missing = [*reads.inputs]
     if missing:
         reason = f"{plan.dataset} has no column {' or '.join(missing)}, which {plan.task} needs"
-        raise _wrong(f"runs.{plan.name}.dataset", reason)
+        raise _wrong("dataset", reason)
 
 
-def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> None:
+def _check_model(plan: RunPlan, components: _Components) -> None:
     """Check that a network can be built: a backbone for the dataset's inputs, a head, and a backbone for captions."""
-    location = f"runs.{plan.name}.model"
-    backbone, text = _backbones(settings, plan, components)
-    components.built("models.heads", plan.model, location, features=backbone.size, maps=backbone.maps, outputs=LABELS)
+    settings = components.settings
+    backbone, text = _backbones(plan, components)
+    components.built("models.heads", plan.model, "model", features=backbone.size, maps=backbone.maps, outputs=LABELS)
     inputs = components.inputs(plan.dataset)
     kinds = {backbone for kind in inputs for backbone in lookup.find("inputs", kind).backbones}
     if backbone.input not in kinds:
@@ -363,7 +374,7 @@ def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> 
             if other.input in kinds and other.tasks is None:
                 fitting.append(name)
         reason = f"{plan.model.backbone.name} takes {backbone.input}, but {plan.dataset} has {' or '.join(inputs)}"
-        raise _wrong(f"{location}.backbone.name", reason, advice=f"try {', '.join(fitting) or 'another dataset'}")
+        raise _wrong("model.backbone.name", reason, advice=f"try {', '.join(fitting) or 'another dataset'}")
     for option, of_option in (("backbone", backbone), ("text", text)):
         if of_option is not None and of_option.tasks is not None:
             _check_fitted(plan, option, of_option.tasks)
@@ -375,7 +386,7 @@ def _check_model(settings: Settings, plan: RunPlan, components: _Components) -> 
         components.once(lambda: _check_pictures(plan, backbone, side), "pictures", plan.model.backbone, side)
     for phase, options in _phases(plan.training).items():
         if isinstance(options, WholePhase) and options.freeze is not None:
-            with _at(f"runs.{plan.name}.training.{phase}"):
+            with _at(f"training.{phase}"):
                 backbone.freeze(options.freeze)
 
 
@@ -383,43 +394,40 @@ def _check_fitted(plan: RunPlan, option: str, tasks: Sequence[str]) -> None:
     """Check a run whose backbone is fitted to its training split when it is built, and supports only some tasks."""
     name = getattr(plan.model, option).name
     if plan.task not in tasks:
-        raise _wrong(
-            f"runs.{plan.name}.model.{option}.name", f"{name} cannot learn {plan.task}, only {', '.join(tasks)}"
-        )
+        raise _wrong(f"model.{option}.name", f"{name} cannot learn {plan.task}, only {', '.join(tasks)}")
     if plan.model.name != "identity":
         reason = f"is {plan.model.name}, but {name} computes scores itself"
-        raise _wrong(f"runs.{plan.name}.model.name", reason, "identity")
+        raise _wrong("model.name", reason, "identity")
     if plan.start is not None:
         reason = f"is {plan.start}, but {name} is fitted to the training split of this run"
-        raise _wrong(f"runs.{plan.name}.start", reason, "models/runs/none")
+        raise _wrong("start", reason, "models/runs/none")
 
 
 def _check_shared(plan: RunPlan, text: Component | None, inputs: list[str]) -> None:
     """Check that one encoder can read items and captions; `text` is the captions' backbone if the run names one."""
-    location = f"runs.{plan.name}"
     if inputs != ["text"]:
         reason = f"is true, but items of {plan.dataset} are {' or '.join(inputs)}"
-        raise _wrong(f"{location}.training.shared", reason, "text items, because captions are text", "remove it")
+        raise _wrong("training.shared", reason, "text items, because captions are text", "remove it")
     if text is not None:
         reason = f"is {text.name}, but training.shared uses the items' backbone for captions"
-        raise _wrong(f"{location}.model.text", reason, advice="remove text or training.shared")
+        raise _wrong("model.text", reason, advice="remove text or training.shared")
 
 
-def _backbones(settings: Settings, plan: RunPlan, components: _Components) -> tuple[Any, Any]:
+def _backbones(plan: RunPlan, components: _Components) -> tuple[Any, Any]:
     """Return the backbone of the inputs and the one of captions (or None), built without weights."""
-    location, model = f"runs.{plan.name}", plan.model.model_dump(include={"backbone", "text"})
-    _checked("models.backbones", plan.model.backbone, f"{location}.model.backbone")
+    model = plan.model.model_dump(include={"backbone", "text"})
+    _checked("models.backbones", plan.model.backbone, "model.backbone")
     if plan.model.text is not None:
-        _checked("models.backbones", plan.model.text, f"{location}.model.text")
-    with _at(f"{location}.model.text"):
+        _checked("models.backbones", plan.model.text, "model.text")
+    with _at("model.text"):
         lookup.find("tasks", plan.task).accepts(model)
-    with _at(f"{location}.start", OSError):  # a run that is not trained yet needs the files of the first in its chain
-        files = with_files(model, settings.runs[_chain(settings, plan.name)[-1]].start)
+    with _at("start", OSError):  # a run that is not trained yet needs the files of the first in its chain
+        files = with_files(model, components.settings.runs[_chain(components.settings, plan.name)[-1]].start)
     taken = {"colors": 3, "features": 1, "words": WORDS, "outputs": LABELS}
 
     def built(option: str, component: Component) -> torch.nn.Module:
         more = files[option].get("files", {})
-        return components.built("models.backbones", component, f"{location}.model.{option}", **taken | more)
+        return components.built("models.backbones", component, f"model.{option}", **taken | more)
 
     return built("backbone", plan.model.backbone), plan.model.text and built("text", plan.model.text)
 
@@ -431,32 +439,28 @@ def _check_pictures(plan: RunPlan, backbone: Any, side: int) -> None:
             backbone.eval()(torch.zeros(1, 3, side, side, dtype=torch.uint8))
     except (ValueError, RuntimeError, AssertionError, IndexError) as error:
         reason = f"{plan.model.backbone.name} cannot take the {side} x {side} images of {plan.dataset}: {error}"
-        raise _wrong(f"runs.{plan.name}.model.backbone", reason) from error
+        raise _wrong("model.backbone", reason) from error
 
 
-def _check_objective(settings: Settings, plan: RunPlan, components: _Components) -> None:
-    """Check that the losses fit the task, by building them with their sorter."""
-    location, key = f"runs.{plan.name}", plan.sorter
-    for option, loss in (("loss", plan.loss), ("auxiliary", plan.auxiliary)):
-        if loss is not None:
-            table = settings.datasets[plan.dataset].args
-            _check_loss(plan, loss, components, f"{location}.{option}", table)
+def _check_objective(plan: RunPlan, components: _Components) -> None:
+    """Check that the losses can be built with their sorter."""
+    settings, key = components.settings, plan.sorter
     sorter = None if key is None else components.sorter(key)
     if plan.sorter_optimizer is not None and plan.sorter_optimizer.name != JOINTLY:
-        _check_optimizer(plan.sorter_optimizer, f"{location}.sorter_optimizer")
+        _check_optimizer(plan.sorter_optimizer, "sorter_optimizer")
     try:
         Objective(plan.loss, sorter=sorter, sorter_optimizer=plan.sorter_optimizer, auxiliary=plan.auxiliary)
     except lookup.ComponentError as error:
-        raise _wrong(f"{location}.{error.place}", error.reason) from error
+        raise _wrong(error.place, error.reason) from error
     if key is None or "length" not in takes("sorters", settings.sorters[key].name):
         return
     length, batch_size = settings.length_of(key).get("length"), getattr(plan.training, "batch_size", None)
     if batch_size is None:
         reason = f"{key} takes lists of exactly {length} scores, but lists of {plan.task} have other lengths"
-        raise _wrong(f"{location}.sorter", reason, "a sorter for any length, such as laplace")
+        raise _wrong("sorter", reason, "a sorter for any length, such as laplace")
     if batch_size % length:
         reason = f"is {batch_size}, but {key} ranks lists of {length} scores"
-        raise _wrong(f"{location}.training.batch_size", reason, f"a multiple of {length}")
+        raise _wrong("training.batch_size", reason, f"a multiple of {length}")
 
 
 def _check_loss(
@@ -488,26 +492,27 @@ def _check_loss(
         raise _wrong(f"{location}.args", str(error), advice=advice) from error
 
 
-def _check_start(settings: Settings, plan: RunPlan, components: _Components) -> None:
-    location, written = f"runs.{plan.name}.start", settings.runs[plan.name].start
+def _check_start(plan: RunPlan, components: _Components) -> None:
+    settings = components.settings
+    written = settings.runs[plan.name].start
     plain = PurePosixPath(written).as_posix()  # DVC orders stages by exact paths
     if written != plain or plain == "." or not plain.isprintable():
         expected = plain if written != plain else "models/runs/<run>, or a safetensors file"
-        raise _wrong(location, f"is {written!r}", f"a plain path: {expected}")
+        raise _wrong("start", f"is {written!r}", f"a plain path: {expected}")
     if plan.start is None:
         task = lookup.find("tasks", plan.task)(plan.training)
         if not task.plan(started=False):
             reason = f"is {NONE}, but all phases ({', '.join(task.blocks())}) have 0 epochs"
-            raise _wrong(location, reason, "weights to start from, or at least one epoch")
+            raise _wrong("start", reason, "weights to start from, or at least one epoch")
     elif plan.start.parts[:2] == ("models", "runs"):
         start = plan.start.parts[2]
         folders = ["", *(f"seed{seed}" for seed in settings.runs[start].seeds)]
         if (folder := "/".join(plan.start.parts[3:])) not in folders:
-            raise ParamsError(unknown(location, folder, folders[1:], what="model "))
-        _check_start_run(settings, plan.name, start, components, is_shared=bool(folder))
+            raise ParamsError(unknown("start", folder, folders[1:], what="model "))
+        _check_start_run(plan.name, start, components, is_shared=bool(folder))
     elif plan.start.exists():
-        with _at(location, OSError):
-            check_fit(*_backbones(settings, plan, components), plan.start)
+        with _at("start", OSError):
+            check_fit(*_backbones(plan, components), plan.start)
 
 
 def _chain(settings: Settings, name: str) -> list[str]:
@@ -518,26 +523,28 @@ def _chain(settings: Settings, name: str) -> list[str]:
     return chain
 
 
-def _check_start_run(
-    settings: Settings, name: str, start_name: str, components: _Components, *, is_shared: bool
-) -> None:
+def _check_start_run(name: str, start_name: str, components: _Components, *, is_shared: bool) -> None:
     """Check that a run can start from another one, and that the chain of starts ends at random weights or a file."""
-    location, run, start = f"runs.{name}.start", settings.runs[name], settings.runs[start_name]
+    settings = components.settings
+    run, start = settings.runs[name], settings.runs[start_name]
     chain = _chain(settings, name)
     if chain[-1] in chain[:-1]:
         expected = "a chain of starts that ends at random weights or a file"
-        raise _wrong(location, ", which starts from ".join(chain), expected)
+        raise _wrong("start", ", which starts from ".join(chain), expected)
     if len(start.seeds) > 1 and not is_shared and not {*run.seeds} <= {*start.seeds}:
         reason = f"{start_name} has the seeds {start.seeds}, but this run has {run.seeds}"
         advice = (
             f"write models/runs/{start_name}/seed{start.seeds[0]} to share one start, or seeds: {sorted({*run.seeds})} "
             f"in {start_name}"
         )
-        raise _wrong(location, reason, "a start with the same seeds, or one start for all seeds", advice)
-    ours, theirs = (_backbones(settings, resolve(settings, run), components)[0] for run in (name, start_name))
+        raise _wrong("start", reason, "a start with the same seeds, or one start for all seeds", advice)
+    try:
+        ours, theirs = (_backbones(resolve(settings, run), components)[0] for run in (name, start_name))
+    except ParamsError:  # of the other run, which is checked itself
+        return
     if _shapes(ours) != _shapes(theirs):
         reason = f"is {_said(run.model)}, but it starts from {start_name}, which is {_said(start.model)}"
-        raise _wrong(f"runs.{name}.model", reason, "the same backbone")
+        raise _wrong("model", reason, "the same backbone")
 
 
 def _shapes(module: torch.nn.Module) -> dict[str, torch.Size]:
@@ -548,8 +555,9 @@ def _said(model: Model) -> str:
     return f"{model.backbone.name} with {dict(model.backbone.args)}"
 
 
-def _check_rival(location: str, settings: Settings, name: str, rival: Rival, components: _Components) -> None:
-    if name in settings.runs:
+def _check_rival(location: str, components: _Components, name: str) -> None:
+    rival = components.settings.rivals[name]
+    if name in components.settings.runs:
         raise _wrong(location, "is also the name of a run, and both would write the same predictions", "another name")
     inputs = components.inputs(rival.dataset)
     if TAKES.get(rival.task) not in inputs:
@@ -559,7 +567,8 @@ def _check_rival(location: str, settings: Settings, name: str, rival: Rival, com
     _check_metric(rival.metric, rival.task, f"{location}.metric")
 
 
-def _check_comparison(location: str, settings: Settings, comparison: Comparison) -> None:
+def _check_comparison(location: str, components: _Components, key: str) -> None:
+    settings, comparison = components.settings, components.settings.comparisons[key]
     baseline = settings.runs[comparison.baseline]
     if twice := sorted({*comparison.rivals} & {*comparison.networks}):
         raise _wrong(f"{location}.rivals", f"{twice[0]} is among the runs, too", "each run once")
@@ -606,7 +615,8 @@ def _check_is_judged(location: str, settings: Settings, task: str, dataset: str)
         raise _wrong(location, "missing", "the metric by which the gate compares models")
 
 
-def _check_judged(location: str, settings: Settings, key: str) -> None:
+def _check_judged(location: str, components: _Components, key: str) -> None:
+    settings = components.settings
     task, hyphen, dataset = key.partition("-")
     if task not in judged_tasks():
         raise ParamsError(unknown(location, task, judged_tasks(), what="task "))
@@ -617,3 +627,16 @@ def _check_judged(location: str, settings: Settings, key: str) -> None:
         raise _wrong(f"{location}.slice_tolerance", "score vectors have no slices", advice="leave it out")
     for metric in (judged.metric, *judged.guarded):
         _check_metric(metric, task, location)
+
+
+# The rule for each entry of a block of the params, in the order of their messages.
+RULES: dict[str, Callable[[str, _Components, str], None]] = {
+    "datasets": _check_dataset,
+    "sorters": _check_sorter,
+    "benchmark_sorters": _check_benchmark,
+    "training": _check_training,
+    "runs": _check_run,
+    "rivals": _check_rival,
+    "comparisons": _check_comparison,
+    "gate.judged": _check_judged,
+}

@@ -92,7 +92,8 @@ class Comparison:
         rows = []
         for column in self.outside:
             row = asdict(column)
-            for name, (low, high) in (("training", column.training), ("fresh", column.fresh)):
+            for name in ("training", "fresh"):
+                low, high = row[name]
                 row[name] = f"{self.shown(column.name, low, '.6g')} to {self.shown(column.name, high, '.6g')}"
             rows.append(row)
         return rows
@@ -185,7 +186,7 @@ def compare(
             shadow = Shadow(challenger, failed=first_line(error))
     if groups:
         ours = _by_group(ours, [groups[number] for number in numbers])
-    dates = list(recipe["input"].get("dates") or ())
+    dates = [*(recipe["input"].get("dates") or ())]
     tested = quantities(reference, ours, alpha=alpha, least_distance=least_distance, dates=dates)
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), reference.dataset, alpha, least_distance,
@@ -330,12 +331,12 @@ def list_of(report: str | Path) -> Path:
 
 def write(comparison: Comparison, path: str | Path) -> None:
     """Write the comparison as JSON, atomically, and the rows to label as a table next to it."""
+    report = asdict(replace(comparison, to_label=[])) | {"drifted": comparison.drifted, "to_label": None}
     if comparison.to_label:
+        report["to_label"] = str(list_of(path))
         tables.write(list_of(path), [comparison.to_label])
     else:
         list_of(path).unlink(missing_ok=True)
-    report = asdict(replace(comparison, to_label=[])) | {"drifted": comparison.drifted}
-    report["to_label"] = str(list_of(path)) if comparison.to_label else None
     with replaced_file(path) as partial:
         partial.write_text(as_json(report, indent=2) + "\n")
 

@@ -163,7 +163,7 @@ def _write(reference: Reference, folder: Path) -> None:
     folder.mkdir()
     reference.inputs.to_parquet(folder / "inputs.parquet")
     reference.network.to_parquet(folder / "network.parquet")
-    np.savez(folder / "directions.npz", mean=reference.directions.mean, components=reference.directions.components)
+    np.savez(folder / "directions.npz", **vars(reference.directions))
     words = None if reference.words is None else sorted(reference.words)
     about = {"dataset": reference.dataset, "words": words, "ranges": reference.ranges}
     (folder / "about.json").write_text(json.dumps(about) + "\n")
@@ -185,7 +185,7 @@ def read_reference(folder: Path, *, model: str) -> Reference:
     try:
         about = json.loads((target / "about.json").read_text())
         with np.load(target / "directions.npz", allow_pickle=False) as arrays:
-            directions = Directions(arrays["mean"], arrays["components"])
+            directions = Directions(**arrays)
         inputs, network = (pd.read_parquet(target / f"{name}.parquet") for name in ("inputs", "network"))
         words = None if about["words"] is None else frozenset(about["words"])
         return Reference(about["dataset"], inputs, network, directions, words, ranges_in(folder))

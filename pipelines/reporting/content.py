@@ -14,7 +14,6 @@ from rankgrad.io import results
 from rankgrad.io.parquet import matrix, read_table
 from rankgrad.io.results import Results, minus
 from rankgrad.metrics.label_ranking import ranked_map_ceiling
-from rankgrad.tasks import Metric
 
 __all__ = ["content"]
 
@@ -75,8 +74,8 @@ def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
     """Return a comparison's baseline and, for each of its runs, the difference from the baseline."""
     comparison, compared = params.comparisons[name], results.read(f"metrics/comparisons/{name}.csv")
     baseline, metric = comparison.baseline, comparison.metric
-    by_name = {known.name: known for known in lookup.find("tasks", params.runs[baseline].task).all_metrics()}
-    about = by_name.get(metric, Metric(metric, metric))
+    metrics = lookup.find("tasks", params.runs[baseline].task).all_metrics()
+    about = next(known for known in metrics if known.name == metric)
     difference = minus(metric, baseline)
     rows = []
     for run in [*comparison.runs, *comparison.rivals]:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 from PIL import Image
 
@@ -72,7 +71,7 @@ class Examples:
         table = read_table(f"predictions/{self.name}.parquet", ["seed", *columns])
         return table.filter(pa.array(table["seed"].to_numpy() == read_run(f"models/runs/{self.name}")["best"]))
 
-    def inputs(self, count: int) -> list[np.ndarray | str]:
+    def inputs(self, count: int) -> list[plots.Example]:
         """Return the first test examples in a form to show: pictures, first frames of clips, text, or named numbers."""
         name = input_of(self.path)
         rows = self.predicted("id")["id"][:count]  # with folds, the first predictions may be of any rows
@@ -80,7 +79,7 @@ class Examples:
         return lookup.find("inputs", name).shown(column, path=self.path, threads=self.params.compute.threads)
 
 
-def sheet(params: Settings, folder: Path) -> list[tuple[str, str, dict[str, list[tuple[str, bool]]]]]:
+def sheet(params: Settings, folder: Path) -> list[tuple[str, str, dict[str, plots.Order]]]:
     """Draw and return the first test examples of label ranking, with the order of labels that each loss predicts.
 
     Each loss is represented by its first run on the first dataset that may be shown. An example is the name of a

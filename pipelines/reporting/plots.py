@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
-__all__ = ["average_precisions", "found_captions", "orders", "predicted"]
+__all__ = ["Example", "Order", "average_precisions", "found_captions", "orders", "predicted"]
 
 # Font sizes are in points. An inch is 80 pixels of the page, so no label is smaller than 12 pixels.
 plt.rcParams.update({"font.size": 11, "axes.titlesize": 12, "axes.grid": True, "grid.alpha": 0.3})
@@ -38,6 +38,10 @@ CAPTION_STEP = 0.56  # between captions, which have two lines
 BEFORE_CAPTION = 0.2
 
 
+Example = np.ndarray | str  # an image (height, width[, 3]) uint8, or text
+Order = list[tuple[str, bool]]  # labels or captions, and whether each is in its true place
+
+
 def _save(figure: plt.Figure, path: Path) -> None:
     # Two pixels for each pixel of the page. Leave out matplotlib's version, which differs between machines.
     figure.savefig(path, format="png", dpi=160, metadata={"Software": None})
@@ -55,14 +59,7 @@ def _panels(count: int, *, columns: int, width: float, height: float) -> tuple[p
     return figure, list(axes.flat[:count])
 
 
-def _show(axis: plt.Axes, image: np.ndarray, **options: Any) -> None:
-    axis.set_axis_off()
-    axis.imshow(image, cmap="gray", vmin=0, vmax=255, **options)
-
-
-def _beside(
-    axis: plt.Axes, example: np.ndarray | str, *, step: float, lines: int, size: tuple[float, float]
-) -> list[float]:
+def _beside(axis: plt.Axes, example: Example, *, step: float, lines: int, size: tuple[float, float]) -> list[float]:
     """Show an image or text at the left of a panel; return the vertical positions of the lines next to it.
 
     Args:
@@ -72,8 +69,8 @@ def _beside(
         lines: the number of lines.
         size: width and height of the panel, in inches.
     """
+    axis.set_axis_off()
     if isinstance(example, str):
-        axis.set_axis_off()
         wrapped: list[str] = []
         for paragraph in example.splitlines():
             wrapped += textwrap.wrap(paragraph, LETTERS) or [""]
@@ -81,7 +78,7 @@ def _beside(
             wrapped = [*wrapped[: LINES - 1], "..."]
         axis.text(0, SIDE / 2, "\n".join(wrapped), va="center", size=9, parse_math=False)
     else:
-        _show(axis, example, extent=(0, SIDE, SIDE, 0))
+        axis.imshow(example, cmap="gray", vmin=0, vmax=255, extent=(0, SIDE, SIDE, 0))
     axis.set(xlim=(0, size[0]), ylim=(size[1], 0))
     return [SIDE / 2 + step * (line - (lines - 1) / 2) for line in range(lines)]
 
@@ -101,8 +98,8 @@ def _label(axis: plt.Axes, x: float, y: float, label: str, right: bool, glyphs: 
 
 def orders(
     path: Path,
-    examples: Sequence[np.ndarray | str],
-    named_orders: list[dict[str, list[tuple[str, bool]]]],
+    examples: Sequence[Example],
+    named_orders: list[dict[str, Order]],
     *,
     title: str | None = None,
     glyphs: dict[str, np.ndarray] | None = None,
@@ -146,7 +143,7 @@ def orders(
     _save(figure, path)
 
 
-def found_captions(path: Path, examples: list[np.ndarray | str], captions: list[list[tuple[str, bool]]]) -> None:
+def found_captions(path: Path, examples: list[Example], captions: list[Order]) -> None:
     """Draw examples with the captions that were found for them, the best first; mark wrong ones.
 
     Args:

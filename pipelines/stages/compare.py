@@ -21,6 +21,7 @@ from rankgrad.seeding import derived_seed
 
 EXACT = "answer.exact_match"  # of label rankings: what people see of them
 BySeed = dict[int, Statistic]  # the metrics of each seed of a run or a rival
+ByName = Mapping[str, BySeed]  # those of several runs and rivals
 
 
 def statistics_of(task: str, predictions: str | Path, *, seeds: Collection[int] = ()) -> BySeed:
@@ -54,7 +55,7 @@ def read_statistics(
     params: Settings,
     comparison: Comparison,
     predictions: Mapping[str, str | Path],
-    known: Mapping[str, BySeed],
+    known: ByName,
     show: Callable[[int, int], object] | None = None,
 ) -> dict[str, BySeed]:
     """Return the metrics of a comparison's baseline, runs and rivals by seed, see `statistics_of`.
@@ -78,7 +79,7 @@ def read_statistics(
     return statistics
 
 
-def compared(comparison: Comparison, statistics: Mapping[str, BySeed], resampling: Resampling) -> list[Row]:
+def compared(comparison: Comparison, statistics: ByName, resampling: Resampling) -> list[Row]:
     """Return the rows of a comparison: the metric of each run, its difference from the baseline, and p (Holm).
 
     The metric of a run is the mean over the seeds that the baseline has too, as in its difference. That of the baseline
@@ -112,7 +113,7 @@ def compared(comparison: Comparison, statistics: Mapping[str, BySeed], resamplin
     return rows
 
 
-def strongest_rival(params: Settings, comparison: Comparison, statistics: Mapping[str, BySeed]) -> str:
+def strongest_rival(params: Settings, comparison: Comparison, statistics: ByName) -> str:
     """Return the strongest rival on the split that `rivals_are_chosen_on` names."""
     if rivals_are_chosen_on(params, comparison) == "validation":
         return best_on_validation(comparison.rivals)
@@ -130,7 +131,7 @@ def best_of(values: Sequence[float], task: str, metric: str) -> int:
 
 def against_rival(
     comparison: Comparison,
-    statistics: Mapping[str, BySeed],
+    statistics: ByName,
     network: str,
     rival: str,
     resampling: Resampling,
@@ -183,7 +184,7 @@ def main(params: Settings) -> None:
             results.write(folder / f"{key}.csv", rows)
 
 
-def _exact(statistics: Mapping[str, BySeed]) -> str:
+def _exact(statistics: ByName) -> str:
     """Return how often each run's list of labels is exactly right; empty if the task has no such lists."""
     values = []
     for name, by_seed in statistics.items():

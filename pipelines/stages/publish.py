@@ -99,11 +99,14 @@ def _params(params: Settings, plan: RunPlan, chosen: dict[str, Any]) -> dict[str
     values |= {"model": _component(plan.model.name, plan.model.args), "loss": _component(**asdict(plan.loss))}
     if plan.auxiliary is not None:
         values["auxiliary"] = _component(**asdict(plan.auxiliary))
-    start = NONE if plan.start is None else plan.start.name
-    values |= {"task": plan.task, "dataset": plan.dataset, "start": start, "sorter": plan.sorter or NONE}
-    values |= {"seeds": [*plan.seeds], "tried": params.runs[plan.name].grid, "training": asdict(plan.training)}
-    values |= {"sorter_optimizer": plan.sorter_optimizer and asdict(plan.sorter_optimizer)}
-    return _flat(values | {"compute": params.compute.model_dump()} | params.data.model_dump()) | _flat(chosen)
+    values |= {
+        "task": plan.task, "dataset": plan.dataset,
+        "start": NONE if plan.start is None else plan.start.name, "sorter": plan.sorter or NONE,
+        "seeds": [*plan.seeds], "tried": params.runs[plan.name].grid, "training": asdict(plan.training),
+        "sorter_optimizer": plan.sorter_optimizer and asdict(plan.sorter_optimizer),
+        "compute": params.compute.model_dump(), **params.data.model_dump(),
+    }  # fmt: skip
+    return _flat(values) | _flat(chosen)
 
 
 def _mean(histories: list[pd.DataFrame]) -> pd.DataFrame:
@@ -130,11 +133,6 @@ def _with_judged(rows: list[Row], metric: str) -> list[Row]:
     ['judged', 'tau', 'spearman']
     """
     return [*(row._replace(metric="judged") for row in rows if row.metric == metric), *rows]
-
-
-def _plots(*names: str) -> dict[str, list[Path]]:
-    plots = [path for name in names if (path := PLOTS / f"{name}.png").is_file()]
-    return {"plots": plots} if plots else {}
 
 
 def _sorters(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Run]:
@@ -197,6 +195,10 @@ def _runs(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Ru
             named["folds"] = folds
         if params.datasets[plan.dataset].is_drawn:
             named["digits"] = params.datasets[plan.dataset].raw
+        files = {"results": [Path(f"metrics/runs/{name}.csv"), folder / "run.json"]}
+        files["data"] = [PAGES / f"{plan.dataset}.html"]
+        if (plot := PLOTS / f"{name}-examples.png").is_file():
+            files["plots"] = [plot]
         runs.append(
             Run(
                 name=name,
@@ -205,9 +207,7 @@ def _runs(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Ru
                 params=_params(params, plan, trained["setting"]),
                 metrics=_with_judged(metrics, judged),
                 tags=tags | named | {"stage": f"train@{name}"} | dvc_lock.inputs(entries) | _undefined(metrics),
-                files={"results": [Path(f"metrics/runs/{name}.csv"), folder / "run.json"]}
-                | _plots(f"{name}-examples")
-                | {"data": [PAGES / f"{plan.dataset}.html"]},
+                files=files,
                 history=_mean([seed.history for seed in seeds if seed.history is not None]),
                 seeds=tuple(seeds),
                 times=times.get("all"),

@@ -127,7 +127,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     if champion is None:
         numbers = ", ".join(registry.versions(client, name)) or "none"
         raise ValueError(f"{name} has no champion: it was deleted. Choose one: {_by_hand(name)} (versions: {numbers})")
-    tags = {number: client.get_model_version(name, number).tags for number in {champion, challenger} - {None}}
+    tags = {number: client.get_model_version(name, number).tags for number in (champion, challenger) if number}
     runs = {number: of_version["run"] for number, of_version in tags.items() if "run" in of_version}
     stays = Decision(name, challenger, champion, False, "there is no challenger", runs=runs)
     if challenger is None:
@@ -324,7 +324,8 @@ def _judge_sorters(name: str, numbers: tuple[str, str], params: Settings) -> Evi
     for number, sorter in sorters.items():
         with _judging(name, number):
             statistics.append(_of_sorter(vectors, sorter))
-    return Evidence(*statistics, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors")
+    ours, theirs = statistics
+    return Evidence(ours, theirs, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors")
 
 
 def _fair_rows(name: str, known: dict[str, Digests], data: Path, split: str) -> tuple[np.ndarray, str]:

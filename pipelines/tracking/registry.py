@@ -14,8 +14,8 @@ import mlflow
 from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 from mlflow.exceptions import MlflowException
 
-from pipelines.ops.messages import first_line, one_line, without_credentials
-from pipelines.tracking.store import ServerUnreachable, answering, connect, is_unreachable
+from pipelines.ops.messages import one_line, without_credentials
+from pipelines.tracking.store import answering, connect, refuse_unreachable
 from rankgrad.io.registered import download
 
 __all__ = [
@@ -192,8 +192,7 @@ def has_files(address: str) -> bool:
     try:
         return bool(mlflow.artifacts.list_artifacts(artifact_uri=address))
     except (MlflowException, OSError) as error:
-        if is_unreachable(error):  # the files may still exist
-            raise ServerUnreachable(f"the MLflow store failed: {first_line(error)}") from error
+        refuse_unreachable(error)  # the files may still exist
         return False
 
 
@@ -213,6 +212,5 @@ def weights_of(address: str, to: Path) -> Path:
     try:
         return download(address, to)
     except (ValueError, OSError) as error:
-        if is_unreachable(error):
-            raise ServerUnreachable(f"the MLflow store failed: {first_line(error)}") from error
+        refuse_unreachable(error)
         raise ValueError(one_line(error)) from error

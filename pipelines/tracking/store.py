@@ -26,7 +26,7 @@ from pipelines.tracking.database import file_of
 
 __all__ = [
     "DEFAULT_STORE", "CredentialsRefused", "ServerUnreachable", "address_of_store", "answering", "connect",
-    "experiment", "experiment_of", "is_unreachable",
+    "experiment", "experiment_of", "refuse_unreachable",
 ]  # fmt: skip
 
 FULL = "No space left on device"
@@ -168,8 +168,13 @@ def _refused(error: Exception) -> CredentialsRefused:
     )
 
 
-def is_unreachable(error: BaseException | None) -> bool:
-    """Return whether an error, or one of its causes, is about the server or the connection, not the request."""
+def refuse_unreachable(error: BaseException) -> None:
+    """Raise ServerUnreachable if an error, or one of its causes, is about the server or the connection."""
+    if _is_unreachable(error):
+        raise ServerUnreachable(f"the MLflow store failed: {first_line(error)}") from error
+
+
+def _is_unreachable(error: BaseException) -> bool:
     for cause in _causes(error):
         if isinstance(cause, requests.HTTPError):
             return cause.response is not None and cause.response.status_code >= 500
