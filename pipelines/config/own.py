@@ -1,6 +1,6 @@
 """Run components from `own` on toy data: check their output, its gradient, and that a seed determines it."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -48,6 +48,14 @@ class _Own(NamedTuple):
     def wrong(self, problem: str, expected: str, advice: str) -> ParamsError:
         file = lookup.own_file(self.folder, self.name)
         return ParamsError(Problem(self.location, f"{file} {problem}", expected, advice))
+
+    def truth(self, allowed: Sequence[str], advice: str) -> str:
+        """Return the name of the second argument, which is the type of the targets; raise if it is not allowed."""
+        parameters = takes(self.folder, self.name)
+        if len(parameters) < 2 or parameters[1] not in allowed:
+            found = f"takes {', '.join(parameters) or 'no arguments'}"
+            raise self.wrong(found, f"scores, then one of {', '.join(allowed)}", advice)
+        return parameters[1]
 
 
 def check_class(folder: str, name: str, location: str) -> None:
@@ -114,10 +122,7 @@ def check_loss(location: str, loss: Component, task: type[Task], table: Mapping[
     """Raise if a loss from `own` cannot train a task on a dataset with the options `table`."""
     component = _Own("losses", loss.name, location)
     parameters = takes("losses", loss.name)
-    if len(parameters) < 2 or parameters[1] not in TRUTHS:
-        arguments, advice = ", ".join(parameters) or "no arguments", "the second argument's name tells what to pass"
-        raise component.wrong(f"takes {arguments}", f"scores, then one of {', '.join(TRUTHS)}", advice)
-    truth = parameters[1]
+    truth = component.truth(TRUTHS, "the second argument's name tells what to pass")
     has_matrices = truth == "positives" or task.judged == "labels"  # a list for each item, or for each class
     scores, target = _drawn((2, LENGTH, LENGTH) if has_matrices else (ROWS, LENGTH), truth)
     options: dict[str, Any] = {"sorter": Laplace()} if "sorter" in parameters else {}
@@ -127,7 +132,7 @@ def check_loss(location: str, loss: Component, task: type[Task], table: Mapping[
         options["mask"] = _masked(scores)
     if table.get("weight"):
         needed |= dict.fromkeys(("weights", "group_weights"), "the table has a column weight")
-    _check_arguments(parameters, needed, component)
+    _check_arguments(needed, component)
     scores.requires_grad_()
 
     def call() -> Any:
@@ -139,11 +144,13 @@ def check_loss(location: str, loss: Component, task: type[Task], table: Mapping[
     _check_gradient(value, scores, component)
 
 
-def _check_arguments(parameters: list[str], needed: Mapping[str, str], component: _Own) -> None:
+def _check_arguments(needed: Mapping[str, str], component: _Own) -> None:
     """Raise if a function lacks an argument that a dataset needs; `needed` maps arguments to reasons."""
+    parameters = takes(component.folder, component.name)
     for argument, reason in needed.items():
         if argument not in parameters:
-            raise component.wrong(f"takes {', '.join(parameters)}", f"{argument} too: {reason}", "add the argument")
+            found = f"takes {', '.join(parameters)}"
+            raise component.wrong(found, f"{argument} too: {reason}", "add the argument")
 
 
 def check_sorter(location: str, options: Any, **length: int) -> None:
@@ -186,17 +193,14 @@ def check_columns(location: str, task: type[Task], table: Mapping[str, Any]) -> 
     if table.get("weight") and task.judged != "label_ranks" and not task.reads.lists:  # lists of several rows
         needed["weights"] = "the table has a column weight"
     for name in judging(task.judged):
-        _check_arguments(takes("metrics", name), needed, _Own("metrics", name, location))
+        _check_arguments(needed, _Own("metrics", name, location))
 
 
 def check_metrics(task: type[Task]) -> None:
     """Raise if a metric from `own` cannot evaluate a task, or has the same name as one of the task's metrics."""
     for name in lookup.own_files("metrics"):
         component = _Own("metrics", name, f"training.{task.name}")
-        parameters = takes("metrics", name)
-        if len(parameters) < 2 or parameters[1] not in TRUTHS[:-1]:
-            arguments, expected = ", ".join(parameters) or "nothing", f"scores, then one of {', '.join(TRUTHS[:-1])}"
-            raise component.wrong(f"takes {arguments}", expected, "the second argument says which tasks it judges")
+        component.truth(TRUTHS[:-1], "the second argument says which tasks it judges")
         if name in [metric.name for metric in task.metrics]:
             raise component.wrong(f"has the same name as a metric of {task.name}", "an unused name", "rename it")
     for name in judging(task.judged):

@@ -191,7 +191,7 @@ def compare(
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), reference.dataset, alpha, least_distance,
         rows=counts | {"fresh": len(numbers)}, shadow=shadow, quantities=tested,
-        to_label=rows_to_label(reference, ours, tested, [(number, ids[number]) for number in numbers], dates),
+        to_label=rows_to_label(reference, ours, tested, [(number, ids[number]) for number in numbers]),
         outside=outside(reference, ours, numbers), dates=dates,
     )  # fmt: skip
 
@@ -275,7 +275,6 @@ def rows_to_label(
     fresh: Measured,
     tested: Sequence[Quantity],
     rows: Sequence[tuple[int, Any]],
-    dates: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Return the new rows that contribute most to the drift, in descending order, for a person to label.
 
@@ -287,26 +286,20 @@ def rows_to_label(
         reference, fresh: the reference and the new rows.
         tested: the comparison of each quantity.
         rows: number and id of each new row.
-        dates: quantities that are days since 1970-01-01.
     """
+    numbers, ids = zip(*rows, strict=True)
     drift, values = np.zeros(len(rows)), dict[str, np.ndarray]()
     for quantity, (name, before, now) in zip(tested, _both(reference, fresh), strict=True):
         if quantity.drifted:
             result = ks_2samp(before, now)
-            now = now.to_numpy()
+            now = now.to_numpy(np.float64)
             above = now > result.statistic_location
             drift += quantity.distance * (above if result.statistic_sign > 0 else ~above)
-            values[name] = now
-    listed = []
-    for index in np.argsort(-drift, kind="stable")[:LISTED]:
-        if drift[index] > 0:
-            number, row_id = rows[index]
-            of_row = dict[str, Any]()
-            for name, column in values.items():
-                value = float(column[index])
-                of_row[f"value {name}"] = in_words(value, is_date=True) if name in dates else value
-            listed.append({"id": row_id, "row": number + 1, "drift": round(float(drift[index]), 4), **of_row})
-    return listed
+            values[f"value {name}"] = now
+    order = np.argsort(-drift, kind="stable")[:LISTED]
+    rounded = [round(value, 4) for value in drift.tolist()]
+    columns = {"id": pd.Series(ids, dtype=object), "row": np.add(numbers, 1), "drift": rounded}
+    return pd.DataFrame(columns | values).iloc[order[drift[order] > 0]].to_dict("records")
 
 
 def report_of(fresh: Path, model: str) -> Path:

@@ -129,18 +129,9 @@ def _notes(params: Settings, run: str, baseline: str) -> str:
     for key, (ours, theirs) in differences(params, run, baseline).items():
         values = ["none" if value is None else value for value in (ours, theirs)]
         notes.append(f"{key.removeprefix('training.')} {values[0]} ({values[1]})")
-    if (start := _shared(params, run)) is not None:
-        notes.append(f"seeds share {start}")
+    if params.start_of(run) and "shared_start" in read_run(f"models/runs/{run}"):
+        notes.append(f"seeds share {'/'.join(Path(params.runs[run].start).parts[2:])}")
     return ", ".join(notes)
-
-
-def _shared(params: Settings, name: str) -> str | None:
-    """Return the run whose network all seeds start from; None if each seed starts from different weights."""
-    run, before = params.runs[name], params.run_before(name)
-    _, _, *start = Path(run.start).parts
-    # `models/runs/<run>` means the network of the same seed, `models/runs/<run>/seed1` only that one.
-    is_shared = before is not None and len(run.seeds) > 1 and (len(start) > 1 or not {*run.seeds} <= {*before.seeds})
-    return "/".join(start) if is_shared else None
 
 
 def _verdict(low: float, high: float, *, lower_is_better: bool) -> str:

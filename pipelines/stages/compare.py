@@ -103,9 +103,7 @@ def compared(comparison: Comparison, statistics: ByName, resampling: Resampling)
         rows.append(Row(name, metric, _mean(by_seed, metric, baseline)))
     # The differences, then their p values.
     named = minus(metric, comparison.baseline)
-    for row in difference_rows:
-        if row.metric == metric:
-            rows.append(row._replace(metric=named))
+    rows += [row._replace(metric=named) for row in difference_rows if row.metric == metric]
     p_rows = [row for row in difference_rows if row.metric == f"p of {metric}"]
     adjusted = holm([row.value for row in p_rows])
     for row, p in zip(p_rows, adjusted, strict=True):

@@ -45,30 +45,30 @@ class Recorded:
     stages: dict[str, Any]
     params: dict[str, Any]
 
+    def entries(self, *stages: str) -> list[dict[str, Any]]:
+        """Return the entries of stages in dvc.lock, after checking that each used the outputs of the earlier ones.
 
-def _entries(recorded: Recorded, *stages: str) -> list[dict[str, Any]]:
-    """Return the entries of stages in dvc.lock, after checking that each used the outputs of the earlier ones.
-
-    Raises:
-        ValueError: there is no entry, the outputs do not match, or params.yaml has changed since: the weights would
-            be published with wrong metrics or params.
-    """
-    known, now = recorded.stages, recorded.params
-    made: dict[str, str] = {}
-    for stage in stages:
-        if stage not in known:
-            raise ValueError(f"dvc.lock: no entry for {stage}, so there is nothing to publish: run `dvc repro` first")
-        for name, value in known[stage].get("params", {}).get("params.yaml", {}).items():
-            if value_at(now, name) != value:
-                raise ValueError(f"params.yaml: {name} is not what {stage} was made with: run `dvc repro` first")
-        for dependency in known[stage]["deps"]:
-            if made.get(dependency["path"], dependency.get("md5")) != dependency.get("md5"):
-                raise ValueError(f"dvc.lock: {stage} is of an earlier {dependency['path']}: run `dvc repro` first")
-        for out in known[stage]["outs"]:
-            made[out["path"]] = out.get("md5")
-            if out.get("hash") == "md5" and Path(out["path"]).is_file() and _md5(out["path"]) != out["md5"]:
-                raise ValueError(f"{out['path']}: not what dvc.lock says of {stage}: run `dvc repro` first")
-    return [known[stage] for stage in stages]
+        Raises:
+            ValueError: there is no entry, the outputs do not match, or params.yaml has changed since: the weights would
+                be published with wrong metrics or params.
+        """
+        made: dict[str, str] = {}
+        for stage in stages:
+            if stage not in self.stages:
+                raise ValueError(
+                    f"dvc.lock: no entry for {stage}, so there is nothing to publish: run `dvc repro` first"
+                )
+            for name, value in self.stages[stage].get("params", {}).get("params.yaml", {}).items():
+                if value_at(self.params, name) != value:
+                    raise ValueError(f"params.yaml: {name} is not what {stage} was made with: run `dvc repro` first")
+            for dependency in self.stages[stage]["deps"]:
+                if made.get(dependency["path"], dependency.get("md5")) != dependency.get("md5"):
+                    raise ValueError(f"dvc.lock: {stage} is of an earlier {dependency['path']}: run `dvc repro` first")
+            for out in self.stages[stage]["outs"]:
+                made[out["path"]] = out.get("md5")
+                if out.get("hash") == "md5" and Path(out["path"]).is_file() and _md5(out["path"]) != out["md5"]:
+                    raise ValueError(f"{out['path']}: not what dvc.lock says of {stage}: run `dvc repro` first")
+        return [self.stages[stage] for stage in stages]
 
 
 def _md5(path: str) -> str:
@@ -142,7 +142,7 @@ def _sorters(params: Settings, tags: dict[str, str], recorded: Recorded) -> list
     for key in params.benchmark_sorters:
         options = params.sorters[key]
         stage, folder, metrics = f"pretrain@{key}", Path("models/sorters") / key, Path(f"metrics/sorters/{key}.csv")
-        entries = _entries(recorded, stage, f"benchmark_sorters@{key}")[:1]
+        entries = recorded.entries(stage, f"benchmark_sorters@{key}")[:1]
         (times, used), version, epochs = kept("pretrain", key, folder), None, None
         if (folder / "history.csv").is_file():  # it has weights
             version, epochs = Version(prefixed(f"sorter-{key}"), folder), history(folder)
@@ -169,7 +169,7 @@ def _runs(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Ru
     datasets = {name: TrainingData(Path("data") / name) for name in {run.dataset for run in params.runs.values()}}
     for name, run in params.runs.items():
         plan = resolve(params, name)
-        entries = _entries(recorded, f"data@{plan.dataset}", f"train@{name}", f"evaluate@{name}")[1:]
+        entries = recorded.entries(f"data@{plan.dataset}", f"train@{name}", f"evaluate@{name}")[1:]
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, metrics = read_run(folder), measured.of_run(name)
         best, (times, used) = trained["best"], kept("train", name, folder)

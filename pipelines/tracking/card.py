@@ -21,6 +21,11 @@ from rankgrad.lookup import listed
 
 __all__ = ["LONGEST", "NUMBER", "card", "inputs_of", "summary"]
 
+DATA = {  # what tags say of the data
+    "dataset": "Dataset `{}`, see its block in the params.",
+    "digits": "Drawn from MNIST's digits (`{}`).",
+    "from": "Made from {}.",
+}
 SLICES = 6  # slices to show
 NAMES = 500  # most characters of the names of classes
 NUMBER = "VERSION"  # placeholder in addresses until the store assigns the version's number
@@ -53,7 +58,7 @@ def card(
     lines += ["", "## Params", ""]
     for name, value in params.items():
         line = f"- `{as_markdown(name)}`: {as_markdown(str(value))}"
-        if sum(map(len, lines)) + len(lines) + len(line) > LONGEST:
+        if len("\n".join([*lines, line])) > LONGEST:
             break
         lines.append(line)
     return "\n".join(lines)[:LONGEST]
@@ -74,12 +79,9 @@ def summary(*, metrics: Sequence[Row], tags: Mapping[str, str]) -> str:
     lines += ["", "## Metrics", "", markdown(["metric", "value (95%)"], rows).rstrip()]
     if inputs := inputs_of(tags):
         lines += ["", "## Data"]
-        if "dataset" in tags:
-            lines += ["", f"Dataset `{tags['dataset']}`, see its block in the params."]
-        if "digits" in tags:
-            lines += ["", f"Drawn from MNIST's digits (`{tags['digits']}`)."]
-        if "from" in tags:
-            lines += ["", f"Made from {tags['from']}."]
+        for tag, line in DATA.items():
+            if tag in tags:
+                lines += ["", line.format(tags[tag])]
         files: dict[str, list[str]] = {}  # names by md5: with folds, all splits are the same file
         for name, md5 in inputs.items():
             files.setdefault(md5, []).append(name)

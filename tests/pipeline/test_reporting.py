@@ -124,7 +124,8 @@ def write_project():
         Path(f"data/{dataset}").mkdir(parents=True)
         pq.write_table(pa.table({"image": images}), f"data/{dataset}/test.parquet")
     for name, (task, _, _, _, value) in RUNS.items():
-        write_run(name, task, value, best=1 if name == "label_ranking-mse" else 2)
+        shared = {"shared_start": f"models/runs/{RANKER}/seed1"} if name == OURS else {}
+        write_run(name, task, value, best=1 if name == "label_ranking-mse" else 2, **shared)
     write_comparison(OURS)
     Path("metrics/sorters").mkdir()
     for name in ("lstm", "laplace"):
