@@ -194,10 +194,8 @@ def _exact(statistics: ByName) -> str:
 def _table(comparison: Comparison, rows: list[Row]) -> str:
     """Return a line for the baseline and each run: the metric, and its difference from the baseline."""
     values = {row.run: row.value for row in rows if row.metric == comparison.metric}
-    gains = {}
-    for row in rows:
-        if row.metric == minus(comparison.metric, comparison.baseline) and row.seed is None:
-            gains[row.run] = cell(*row.interval, sign=True)
+    gain = minus(comparison.metric, comparison.baseline)
+    gains = {row.run: cell(*row.interval, sign=True) for row in rows if row.metric == gain and row.seed is None}
     width = max(map(len, values))
     lines = [f"  {name:{width}}  {cell(value)}  {gains.get(name, '(baseline)')}" for name, value in values.items()]
     return "\n".join(lines)

@@ -7,6 +7,7 @@ import logging
 import platform
 import threading
 import time
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -51,30 +52,23 @@ def discard(client: mlflow.MlflowClient, name: str) -> None:
         client.delete_run(run.info.run_id)
 
 
-def _trainings(params: Settings, folder: Path) -> dict[str, tuple[str, str, Path]]:
-    """Return the name, the experiment, and the history file of each running training, by its attempt."""
+def _trainings(params: Settings, folder: Path) -> Iterator[tuple[str, str, str, pd.DataFrame]]:
+    """Yield the attempt, the name, the experiment, and the history of each running training."""
     trainings = [("pretrain", key, "*/history.csv", f"sorter-{key}", "sorters") for key in params.sorters]
     trainings += [("train", key, "*/*/history.csv", key, run.task) for key, run in params.runs.items()]
-    result = {}
     for stage, key, pattern, name, experiment in trainings:
         try:
-            histories = sorted((folder / stage / key).glob(pattern))
+            for history in sorted((folder / stage / key).glob(pattern)):
+                if ".partial-" not in str(history):
+                    yield history.parent.relative_to(folder).as_posix(), name, experiment, pd.read_csv(history)
         except FileNotFoundError:  # a training has just ended and removed its folder: look at the others next time
             continue
-        for history in histories:
-            if ".partial-" not in str(history):
-                result[history.parent.relative_to(folder).as_posix()] = (name, experiment, history)
-    return result
 
 
 def _send(client: mlflow.MlflowClient, params: Settings, folder: Path) -> None:
     """Send the epochs that the store does not have yet."""
     going = {run.data.tags[ATTEMPT]: run for run in _live_runs(client, folder, "attributes.status = 'RUNNING'")}
-    for attempt, (name, experiment, history) in _trainings(params, folder).items():
-        try:
-            rows = pd.read_csv(history)
-        except FileNotFoundError:  # the training has just ended
-            continue
+    for attempt, name, experiment, rows in _trainings(params, folder):
         if len(rows) and attempt not in going:
             going[attempt] = client.create_run(
                 experiment_of(client, experiment), run_name=" ".join((name, *Path(attempt).parts[3:])),  # such as seed2
