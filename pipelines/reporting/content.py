@@ -7,7 +7,7 @@ from typing import Any
 from pipelines.config import Run, Settings
 from pipelines.config.plan import differences
 from pipelines.config.schema import NONE
-from pipelines.reporting.examples import draw_examples, loss_of, sheet
+from pipelines.reporting.examples import Examples, draw_examples, loss_of, sheet
 from pipelines.reporting.results import UNDEFINED, best_on_validation, cell, folds_of, read_run, rivals_are_chosen_on
 from rankgrad import lookup
 from rankgrad.io import results
@@ -156,7 +156,7 @@ def _task(params: Settings, runs: Results, names: list[str], folder: Path) -> di
     pictures = {}
     for name in names:
         run, trained = params.runs[name], read_run(f"models/runs/{name}")
-        if draw_examples(folder / f"{name}-examples.png", params, runs.of_run(name), name):
+        if draw_examples(folder / f"{name}-examples.png", Examples(params, name, runs.of_run(name))):
             pictures[name] = f"{name}-examples.png"
         start = Path(run.start).name
         setting = (f"{key.removeprefix('training.')} {value}" for key, value in trained["setting"].items())

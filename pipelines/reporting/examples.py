@@ -109,16 +109,7 @@ def sheet(params: Settings, folder: Path) -> list[tuple[str, str, dict[str, plot
     return rows
 
 
-def draw_examples(path: Path, params: Settings, metrics: list[Row], name: str) -> bool:
-    """Draw the predictions of a run; return False if its data may not be shown, or its task has no such picture.
-
-    Args:
-        path: the file for the picture.
-        params: the project's params.
-        metrics: the run's metrics over all seeds.
-        name: the name of the run.
-    """
-    run = params.runs[name]
-    if not _may_be_shown(params, run.dataset):
-        return False
-    return lookup.find("tasks", run.task)().draw(plots, path, Examples(params, name, metrics))
+def draw_examples(path: Path, examples: Examples) -> bool:
+    """Draw the predictions of a run; return False if its data may not be shown, or its task has no such picture."""
+    run = examples.params.runs[examples.name]
+    return _may_be_shown(examples.params, run.dataset) and lookup.find("tasks", run.task)().draw(plots, path, examples)

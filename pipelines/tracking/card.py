@@ -15,6 +15,7 @@ from pipelines.reporting.results import UNDEFINED, cell, markdown
 from pipelines.tracking.slices import Slice
 from rankgrad import __version__, lookup
 from rankgrad.datasets.tables.rows import own_columns
+from rankgrad.inputs import type_of
 from rankgrad.io.recipes import recipe_of
 from rankgrad.io.results import Row
 from rankgrad.lookup import listed
@@ -129,7 +130,7 @@ def _slices(slices: Sequence[Slice]) -> list[str]:
 def _input(recipe: Mapping[str, Any]) -> str:
     """Describe a row of a request, and how the model prepares it."""
     task = lookup.find("tasks", recipe["task"])()
-    described = as_markdown(lookup.find("inputs", recipe["input"]["kind"]).described(recipe["input"]))
+    described = as_markdown(type_of(recipe["input"]).described(recipe["input"]))
     if task.reads.lists:
         described = f"the documents of a query, each {described}"
     return f"{described}; or a caption" if "caption" in task.columns(recipe) else described
@@ -157,7 +158,7 @@ def _loading(model: str, recipe: Mapping[str, Any]) -> str:
         return f'`rankgrad.sorters.load_sorter("{address}")`'
     own = own_columns(recipe["input"])
     own = f" or the columns of your file: {as_markdown(listed(own))}" if own else ""
-    folders = " or pictures" if lookup.find("inputs", recipe["input"]["kind"]).suffixes else ""
+    folders = " or pictures" if type_of(recipe["input"]).suffixes else ""
     return (
         f'`mlflow.pyfunc.load_model("{address}")`, whose rows have {", ".join(_columns(recipe))}{own}; or '
         f"`rankgrad predict {address} FILE`, for a table of yours{folders}"

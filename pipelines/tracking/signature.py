@@ -11,6 +11,7 @@ from mlflow.types import Schema, TensorSpec
 
 from rankgrad import lookup
 from rankgrad.datasets.tables.rows import own_columns
+from rankgrad.inputs import type_of
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.recipes import recipe_of
 
@@ -53,6 +54,6 @@ def _requests(recipe: Mapping[str, Any]) -> pd.DataFrame:
 
 def _example(recipe: Mapping[str, Any]) -> list[dict[str, Any]]:
     about = recipe["input"]
-    input_type, lists = lookup.find("inputs", about["kind"]), lookup.find("tasks", recipe["task"]).reads.lists
+    input_type, lists = type_of(about), lookup.find("tasks", recipe["task"]).reads.lists
     cell = input_type.example(about)
     return [{input_type.name: [cell, cell] if lists else cell}]
