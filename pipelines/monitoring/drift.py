@@ -374,6 +374,8 @@ def independent_rows(values: pd.Series) -> pd.Series:
     >>> independent_rows(pd.Series([1.0, 1.0, 5.0, 5.0, 2.0, 3.0], pd.MultiIndex.from_tuples(groups))).to_dict()
     {'new': 2.0, 'old': 2.0}
     """
+    if values.index.is_unique:  # each row is its own group
+        return values.groupby(level=0, sort=False).size().astype(np.float64)
     ranks = values.rank()
     by_group = ranks.groupby(level=[0, 1], sort=False)
     sizes = by_group.size()

@@ -66,7 +66,8 @@ def test_bm25_is_judged_as_a_network_is(task, kind, tmp_path):
     assert np.isfinite(judge.statistic(table).of_all()[0])
 
 
-FITTED = [*product(("boosted_trees", "hog_ridge", "ridge", "word_counts"), FittedBackbone.tasks)]
+NAMES = ("boosted_trees", "hog_ridge", "ridge", "word_counts")
+FITTED = [(name, task) for name in NAMES for task in FittedBackbone.tasks]
 
 
 @pytest.mark.parametrize(("name", "task"), [*FITTED, ("word_pair_ridge", "query_ranking")])
