@@ -20,7 +20,7 @@ __all__ = ["apply", "names", "round_trip"]
 
 DEFAULT = "laptop"  # the values of params.yaml without a scale
 # Blocks whose keys the user chooses: a scale may name a run that the user has deleted.
-OWN_KEYS = ("datasets", "sorters", "score_vectors", "benchmark_sorters", "runs", "comparisons")
+OWN_KEYS = ("datasets", "sorters", "score_vectors", "benchmark_sorters", "runs", "rivals", "comparisons")
 
 
 def names(folder: Path = Path()) -> list[str]:
