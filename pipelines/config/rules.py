@@ -509,7 +509,7 @@ def _check_start(plan: RunPlan, components: _Components) -> None:
         folders = ["", *(f"seed{seed}" for seed in settings.runs[start].seeds)]
         if (folder := "/".join(plan.start.parts[3:])) not in folders:
             raise ParamsError(unknown("start", folder, folders[1:], what="model "))
-        _check_start_run(plan.name, start, components, is_shared=bool(folder))
+        _check_start_run(plan, start, components, is_shared=bool(folder))
     elif plan.start.exists():
         with _at("start", OSError):
             check_fit(*_backbones(plan, components), plan.start)
@@ -523,11 +523,11 @@ def _chain(settings: Settings, name: str) -> list[str]:
     return chain
 
 
-def _check_start_run(name: str, start_name: str, components: _Components, *, is_shared: bool) -> None:
+def _check_start_run(plan: RunPlan, start_name: str, components: _Components, *, is_shared: bool) -> None:
     """Check that a run can start from another one, and that the chain of starts ends at random weights or a file."""
     settings = components.settings
-    run, start = settings.runs[name], settings.runs[start_name]
-    chain = _chain(settings, name)
+    run, start = settings.runs[plan.name], settings.runs[start_name]
+    chain = _chain(settings, plan.name)
     if chain[-1] in chain[:-1]:
         expected = "a chain of starts that ends at random weights or a file"
         raise _wrong("start", ", which starts from ".join(chain), expected)
@@ -539,11 +539,12 @@ def _check_start_run(name: str, start_name: str, components: _Components, *, is_
         )
         raise _wrong("start", reason, "a start with the same seeds, or one start for all seeds", advice)
     try:
-        ours, theirs = (_backbones(resolve(settings, run), components)[0] for run in (name, start_name))
+        theirs, _ = _backbones(resolve(settings, start_name), components)
     except ParamsError:  # of the other run, which is checked itself
         return
+    ours, _ = _backbones(plan, components)
     if _shapes(ours) != _shapes(theirs):
-        reason = f"is {_said(run.model)}, but it starts from {start_name}, which is {_said(start.model)}"
+        reason = f"is {_said(plan.model)}, but it starts from {start_name}, which is {_said(start.model)}"
         raise _wrong("model", reason, "the same backbone")
 
 

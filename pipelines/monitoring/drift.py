@@ -375,7 +375,7 @@ def independent_rows(values: pd.Series) -> pd.Series:
     {'new': 2.0, 'old': 2.0}
     """
     if values.index.is_unique:  # each row is its own group
-        return values.groupby(level=0, sort=False).size().astype(np.float64)
+        return pd.Series(1.0, values.index).groupby(level=0, sort=False).sum()
     ranks = values.rank()
     by_group = ranks.groupby(level=[0, 1], sort=False)
     sizes = by_group.size()
