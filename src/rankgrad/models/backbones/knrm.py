@@ -23,7 +23,7 @@ class Knrm(WordBackbone):
 
     $$\phi_k = \frac{\sum_i w_i \log\bigl(1 + \sum_j e^{-(M_{ij} - \mu_k)^2 / 2 \sigma_k^2}\bigr)}{\sum_i w_i};$$
 
-    and the last feature is the logarithm of the second text's length. Unlike in the paper, words have weights $w_i$
+    and the last feature is the logarithm of the second text's length, which stays within that of training. Unlike in the paper, words have weights $w_i$
     (their inverse document frequency in the second texts of training), and a count $c$ becomes $\log(1 + c)$, which is
     0 for no match. The first kernel, for equal words, is therefore close to BM25 even before training.
 
@@ -56,18 +56,29 @@ class Knrm(WordBackbone):
         self.pair = self.vocabulary.number_of(PAIR)
         self.words = word_vectors(len(words), word_size)
         self.weights = nn.Buffer(torch.ones(len(words)))
+        self.lengths = nn.Buffer(torch.tensor([1.0, torch.inf]))  # the least and the largest of second texts
         step = 2 / (kernels - 1)
         means = [1.0, *(1 - step * (number - 0.5) for number in range(1, kernels))]
         self.means = nn.Buffer(torch.tensor(means), persistent=False)
         self.widths = nn.Buffer(torch.tensor([EXACT] + [step / 2] * (kernels - 1)), persistent=False)
 
     def fit(self, split: Any) -> None:
-        """Set weights to the inverse document frequency of each word in the second texts of a training split."""
+        """Set weights to the inverse document frequency of each word in the second texts of a training split.
+
+        Also set the range of their lengths.
+        """
         documents = {text.partition(PAIR)[2] for text in split.inputs.items}
-        counts = torch.zeros(len(self.weights))
+        counts, lengths = torch.zeros(len(self.weights)), []
         for document in documents:
-            counts[self.vocabulary.encode([document])[0].unique()] += 1
+            words = self.vocabulary.encode([document])[0]
+            lengths.append(len(words))
+            counts[words.unique()] += 1
+        self.lengths.copy_(torch.tensor([min(lengths), max(lengths)]))
         self.weights.copy_(torch.log1p((len(documents) - counts + 0.5) / (counts + 0.5)))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        state_dict.setdefault(f"{prefix}lengths", self.lengths)  # models of 0.3.0 have none
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forward(self, tokens: Tensor) -> Tensor:
         is_first, is_second = sides(tokens, self.pair)
@@ -77,17 +88,16 @@ class Knrm(WordBackbone):
             )
         longest = int(is_first.sum(1).max())
         first, is_first = tokens[:, :longest], is_first[:, :longest]
+        # The vector of words not in training is 0, so they are unrelated to all words (cosine 0).
         similarity = _unit(self.words(first)) @ _unit(self.words(tokens)).mT  # (n, longest, length)
-        # Two words not in training do not match each other.
-        may_match = (is_second & (tokens != 1)).unsqueeze(1) & (first != 1).unsqueeze(2)
         weights = self.weights[first] * is_first
         weights = weights / weights.sum(1, keepdim=True)
         features = []
         for mean, width in zip(self.means, self.widths, strict=True):
             kernel = torch.exp(-(((similarity - mean) / width) ** 2) / 2)
-            counts = (kernel * may_match).sum(2)
+            counts = (kernel * is_second.unsqueeze(1)).sum(2)
             features.append((weights * counts.log1p()).sum(1))
-        features.append(is_second.sum(1).to(features[0]).log())
+        features.append(is_second.sum(1).clamp(*self.lengths).to(features[0].dtype).log())
         return torch.stack(features, 1)
 
 
