@@ -61,9 +61,9 @@ def holm_p(study: Study, runs: Iterable[str], metrics: Iterable[str], baseline: 
 
 
 def at_an_end(study: Study, run: str) -> str:
-    """Show in how many folds the lowest or the highest value of the run's grid was chosen."""
+    """Show for each option of the run's grid in how many folds its lowest or its highest value was chosen."""
     grids = study.made_by["params"]["runs"].get(run, {}).get("grid", {})
-    return "; ".join(at_ends(study, [run], option, grid) for option, grid in grids.items())
+    return "; ".join(filter(None, (at_ends(study, [run], option, grid) for option, grid in grids.items())))
 
 
 def at_an_end_of(study: Study, run: str, option: str, of_trees: str) -> str:

@@ -122,11 +122,11 @@ def _remove_datasets(values: Any, datasets: list[str]) -> dict[str, int]:
     """Remove datasets with their runs, rivals, and comparisons; return the number of each."""
     rivals = values.get("rivals", {})
     runs = [name for name, run in values["runs"].items() if run["dataset"] in datasets]
-    comparisons, of_other_programs = [], []
+    comparisons, of_other_programs = [], set[str]()
     for name, comparison in values["comparisons"].items():
         if {comparison["baseline"], *comparison["runs"]} & {*runs}:
             comparisons.append(name)
-            of_other_programs += {*comparison.get("rivals", [])} - values["runs"].keys() - rivals.keys()
+            of_other_programs |= {*comparison.get("rivals", [])} - values["runs"].keys() - rivals.keys()
     _remove(values["datasets"], datasets)
     _remove(values["runs"], runs)
     _remove(rivals, [name for name, rival in rivals.items() if rival["dataset"] in datasets])
@@ -135,10 +135,8 @@ def _remove_datasets(values: Any, datasets: list[str]) -> dict[str, int]:
     _remove(judged, [model for model in judged if model.partition("-")[2] in datasets])
     removed = {"datasets": len(datasets), "runs": len(runs), "comparisons": len(comparisons)}
     if of_other_programs:
-        names = ", ".join(sorted({*of_other_programs}))
-        removed[f"rivals of other programs ({names}), which you can add to `rivals` of the new comparison"] = len(
-            of_other_programs
-        )
+        names = ", ".join(sorted(of_other_programs))
+        removed[f"rivals of other programs, to add to the new comparison again: {names}"] = len(of_other_programs)
     return removed
 
 

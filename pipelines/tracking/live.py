@@ -8,6 +8,7 @@ import platform
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -57,12 +58,13 @@ def _trainings(params: Settings, folder: Path) -> Iterator[tuple[str, str, str, 
     trainings = [("pretrain", key, "*/history.csv", f"sorter-{key}", "sorters") for key in params.sorters]
     trainings += [("train", key, "*/*/history.csv", key, run.task) for key, run in params.runs.items()]
     for stage, key, pattern, name, experiment in trainings:
-        try:
-            for history in sorted((folder / stage / key).glob(pattern)):
+        histories = list[Path]()
+        with suppress(FileNotFoundError):  # a training has just ended and removed its folder
+            histories = sorted((folder / stage / key).glob(pattern))
+        for history in histories:
+            with suppress(FileNotFoundError):
                 if ".partial-" not in str(history):
                     yield history.parent.relative_to(folder).as_posix(), name, experiment, pd.read_csv(history)
-        except FileNotFoundError:  # a training has just ended and removed its folder: look at the others next time
-            continue
 
 
 def _send(client: mlflow.MlflowClient, params: Settings, folder: Path) -> None:

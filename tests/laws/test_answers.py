@@ -203,7 +203,7 @@ def test_a_request_reads_no_file_and_is_refused_by_its_column(name, about, row, 
         [*asked([row], recipe, [kind, "id"])]
 
 
-JUDGED = {"kind": "text_pair", "columns": ["query", "passage"], "id": "sku", "query": "query"}
+JUDGED = {"kind": "text_pair", "columns": ["query", "passage"], "id": "sku", "query": "query", "empty": ["n/a"]}
 QUERY = {"text_pair": [["red", "a"], ["red", "b"]]}
 LISTED = [
     ({"query": "red", "passage": ["a", "b"]}, QUERY),
@@ -211,7 +211,8 @@ LISTED = [
     ({"query": "red", "passage": ["a", "b"], "sku": "x"}, QUERY | {"id": "x"}),
     ({"query": "red", "passage": ["a", "b"], "sku": ["x"]}, "lists of different lengths: passage 2, sku 1"),
     ({"query": "red", "passage": "a"}, "a single document, expected a whole query.*lists of query, passage"),
-    ({"query": "red", "passage": ["a", None]}, "passage is empty"),
+    ({"query": "red", "passage": ("a", None)}, "document 2: passage is empty"),
+    ({"query": "red", "passage": ["n/a", "b"]}, "document 1: passage is empty"),
 ]
 
 

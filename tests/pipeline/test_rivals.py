@@ -284,3 +284,14 @@ def test_a_passage_of_related_words_is_ranked_above_one_of_unknown_words_at_any_
     passages = [f"now reply{reply} was here" for reply in range(12)] + ["zebra", "zebra " * 500]
     scores = model(model.tokenize([f"please ask3{PAIR}{passage}" for passage in passages]))
     assert scores.argmax() == 3
+
+
+def test_a_long_passage_whose_words_are_equally_rare_has_the_same_score_in_every_batch():
+    draws, vocabulary = np.random.default_rng(0), np.array([f"word{number}" for number in range(300)])
+    sides = [[" ".join(draws.choice(vocabulary, size)) for _ in range(60)] for size in (20, 90)]
+    texts = [f"{query}{PAIR}{passage}" for query, passage in zip(*sides, strict=True)]
+    truth = torch.tensor(draws.integers(0, 2, 60), dtype=torch.float32)
+    model = fitted("word_pair_ridge", split_of("text_pair", texts, truth, torch.full((15,), 4)))
+    together = model(model.tokenize([*texts, texts[0] + " word1" * 200]))[:60]
+    torch.testing.assert_close(torch.cat([model(model.tokenize([text])) for text in texts]), together)
+    assert model.half()(model.tokenize([f"a{PAIR}b"])).isfinite().all()

@@ -19,7 +19,7 @@ from rankgrad.evaluation import Statistic, by_fold, by_group
 from rankgrad.inputs import Inputs, type_of
 from rankgrad.io.checkpoints import build
 from rankgrad.tasks._own import Lists, judging, over_rows, within_rows
-from rankgrad.tasks._predict import Column, Id, check_answer, checked_row, of_row
+from rankgrad.tasks._predict import Column, Id, Ids, check_answer, checked_row, of_row
 from rankgrad.training.objective import Objective
 from rankgrad.training.options import Component, PhaseOptions, WholePhase
 from rankgrad.training.phase import Phase
@@ -373,7 +373,10 @@ class Task:
     def columns(self, recipe: Mapping[str, Any]) -> dict[str, Column]:
         """Return the columns of a request, from the recipe of a network."""
         input_type = type_of(recipe["input"])
-        return {input_type.name: Column(input_type, lists=self.reads.lists), "id": Column(Id, required=False)}
+        return {
+            input_type.name: Column(input_type, lists=self.reads.lists),
+            "id": Column(Ids if self.reads.lists else Id, required=False),
+        }
 
     def checked(
         self, recipe: Mapping[str, Any], rows: Iterable[Mapping[str, Any]], *, first: int = 0
@@ -392,6 +395,10 @@ class Task:
         checked = [checked_row(row, columns, f"row {number}") for number, row in enumerate(rows, first)]
         if not checked:
             raise ValueError(f"no rows, expected at least one with a column {next(iter(columns))}")
+        for number, row in enumerate(checked, first):
+            documents, ids = row.get(next(iter(columns)), ()), row.get("id")
+            if isinstance(ids, list) and len(ids) != len(documents):
+                raise ValueError(f"row {number}: {len(ids)} ids of {len(documents)} documents, expected one for each")
         return checked
 
     def values(self, recipe: Mapping[str, Any], row: Mapping[str, Any]) -> int:

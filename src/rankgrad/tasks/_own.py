@@ -35,7 +35,7 @@ class Lists:
 
 
 def takes(folder: str, name: str) -> list[str]:
-    """Return the argument names of a component in `own/`."""
+    """Return the argument names of a component, such as one in `own/`."""
     return list(inspect.signature(lookup.find(folder, name, where=f"{folder}.{name}")).parameters)
 
 

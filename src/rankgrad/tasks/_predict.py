@@ -15,14 +15,12 @@ __all__ = ["Column", "Id", "check_answer", "checked_row", "named", "of_row", "or
 
 
 class Id:
-    """The id that is returned with an answer, text or a whole number; or a list with the id of each document."""
+    """The id that is returned with an answer: text or a whole number."""
 
     cell: ClassVar[Any] = Any
 
     @staticmethod
-    def checked(cell: Any, place: str) -> Any:
-        if isinstance(cell, list):
-            return [Id.checked(item, f"{place}, number {number}") for number, item in enumerate(cell, 1)]
+    def checked(cell: Any, place: str) -> str | int:
         if isinstance(cell, bool) or not isinstance(cell, str | Integral):
             raise ValueError(f"{place} is {in_json(cell)}, expected text or a whole number")
         try:
@@ -34,6 +32,19 @@ class Id:
     @staticmethod
     def values(cell: Any, about: Mapping[str, Any]) -> int:
         return 0
+
+
+class Ids(Id):
+    """The id of a query, or a list with the id of each of its documents, or None."""
+
+    @staticmethod
+    def checked(cell: Any, place: str) -> Any:
+        if not isinstance(cell, list):
+            return Id.checked(cell, place)
+        ids = []
+        for number, item in enumerate(cell, 1):
+            ids.append(None if is_missing(item) else Id.checked(item, f"{place}, number {number}"))
+        return ids
 
 
 @dataclass(frozen=True)

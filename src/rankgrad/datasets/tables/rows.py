@@ -17,7 +17,7 @@ from rankgrad.inputs.text import Text
 from rankgrad.io.written import encodable
 from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import Writing, number_at, number_in, vector_in, writing_of
-from rankgrad.plain_text import key_in, parts_in, text_in
+from rankgrad.plain_text import key_in, parts_in, spelled_alike, text_in
 
 __all__ = ["OWN", "Named", "Roles", "Row", "asked", "own_columns", "pieces", "read", "table_of"]
 
@@ -171,7 +171,9 @@ def _is_input(folder: Path, path: Path, suffixes: tuple[str, ...]) -> bool:
 
 
 def _as_lists(cell: Any) -> Any:
-    """Return a cell with NumPy arrays converted to lists."""
+    """Return a cell with tuples and NumPy arrays converted to lists."""
+    if isinstance(cell, tuple):
+        return [*map(_as_lists, cell)]
     if not hasattr(cell, "tolist"):
         return cell
     values = cell.tolist()
@@ -432,35 +434,44 @@ class _Columns:
         if is_list and entered.type.vectors:
             is_list = bool(documents) and isinstance(documents[0], list | Mapping)
         if not is_list:
-            rejected = self.about.get("rejected")
-            if rejected is not None and entered.columns == self.about.get("columns"):
-                raise ValueError(
-                    f"no column {rejected}, expected the rejected input; or {entered.type.name}, a list of documents"
-                )
-            advice = "; if the table has a row for each document, name the column of the query: --query COLUMN"
-            raise ValueError(
-                f"{column} holds no list of documents, expected one{'' if self.folder is None else advice}"
-            )
-        return [self.cells({column: document}).of(entered) for document in documents]
+            raise self._without_list(entered, f"{column} holds no list of documents, expected one")
+        return [self.cells({column: document}).of(entered) for document in self.emptied(documents)]
 
     def _zipped(self, entered: _Input, cells: _Cells) -> list[Any]:
         """Return the documents whose columns are lists, one place per document; other cells are those of the query."""
         columns = [*entered.columns, self.id] if self.id else entered.columns
         lists = {column: cells.row[column] for column in columns if isinstance(cells.row[column], list)}
         if not lists.keys() & {*entered.columns}:
-            raise ValueError(
-                f"a single document, expected a whole query in each row: lists of {listed(entered.columns)}, with one "
-                f"place for each document, or {entered.name}, the list of its documents"
-            )
+            expected = f"lists of {listed(entered.columns)}, or {entered.name}, the list of its documents"
+            raise self._without_list(entered, f"a single document, expected a whole query in each row: {expected}")
         counts = {len(cell) for cell in lists.values()}
         if len(counts) > 1:
             lengths = ", ".join(f"{column} {len(cell)}" for column, cell in lists.items())
             raise ValueError(f"lists of different lengths: {lengths}; expected a value of each for every document")
         documents = []
-        for place in range(*counts):
-            of_document = {column: cell[place] for column, cell in lists.items()}
-            documents.append(self.cells({**cells.row, **of_document}).of(entered))
+        for number, values in enumerate(zip(*lists.values(), strict=True), 1):
+            of_document = dict(zip(lists, self.emptied(values), strict=True))
+            try:
+                documents.append(self.cells({**cells.row, **of_document}).of(entered))
+            except ValueError as error:
+                raise ValueError(f"document {number}: {error}") from error
         return documents
+
+    def _without_list(self, entered: _Input, problem: str) -> ValueError:
+        """Return the error for a row without a list of documents."""
+        rejected = self.about.get("rejected")
+        if rejected is not None and entered.columns == self.about.get("columns"):
+            problem = f"no column {rejected}, expected the rejected input; or {entered.name}, a list of documents"
+        elif self.folder is not None:
+            problem += "; if the table has a row for each document, name the column of the query: --query COLUMN"
+        return ValueError(problem)
+
+    def emptied(self, values: Iterable[Any]) -> list[Any]:
+        """Return cells as a file has them, with None for those that are missing or stand for a missing value."""
+        from rankgrad.datasets.tables.text import cells_of  # needs pandas
+
+        filled = (None if is_missing(cell) else cell for cell in values)
+        return cells_of(filled, self.about.get("empty") or ()).tolist()
 
     def id_of(self, cells: _Cells, usual: Any) -> Any:
         """Return the id of a row, or the default if it is null or NaN."""
@@ -639,9 +650,11 @@ class _Table:
         return {entered.name: documents}
 
     def _query(self, column: str, number: int, cells: _Cells) -> str:
+        """Return the name of a row's query; one that the network reads is the same in another case, as in training."""
         cell = cells.row[column]
+        is_read = column in self.columns.of_input and isinstance(cell, str)
         try:
-            query = key_in(cell)
+            query = key_in(spelled_alike(cell) if is_read else cell)
         except ValueError:
             query = ""
         if not query:
@@ -708,9 +721,8 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
     if not columns.inputs or (is_document and about.get("rejected")):
         missing = next((name for name in own if name not in columns.names), columns.type.name)
         raise ValueError(f"{place}: no column {missing}; {takes}")
-    of_document = [columns.query, "docid" if "lowest" in about and columns.task == "query_ranking" else None]
-    for name in filter(None, of_document):
-        if name in columns.names and name not in columns.of_input:
+    for name in ("qid", "docid") if "lowest" in about and columns.task == "query_ranking" else ():
+        if name in columns.names:
             raise ValueError(
                 f"{place}: {name} is not for requests, expected a whole query in each row: {columns.type.name}, the "
                 "list of its documents, and optionally id, which the answer returns"
@@ -722,10 +734,6 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
 
 def _asked(columns: _Columns, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request's row in the form that tasks take, with its id if it has one."""
-    from rankgrad.datasets.tables.text import cells_of  # needs pandas
-
-    given = (None if is_missing(cell) else cell for cell in row.values())
-    values = cells_of(given, columns.about.get("empty") or ())
-    cells = columns.cells(dict(zip(columns.names, values, strict=True)))
+    cells = columns.cells(dict(zip(columns.names, columns.emptied(row.values()), strict=True)))
     row_id = columns.id_of(cells, None)
     return columns.asked(cells) | ({} if row_id is None else {"id": row_id})

@@ -9,7 +9,7 @@ from rankgrad.layers import Backbone
 from rankgrad.plain_text import PAIR
 from rankgrad.vocabulary import Vocabulary
 
-__all__ = ["CountingBackbone", "WordBackbone", "check_words", "sides", "word_vectors"]
+__all__ = ["CountingBackbone", "WordBackbone", "check_words", "number_of_pair", "sides", "word_vectors"]
 
 AT_ONCE = 256  # texts to tokenize and count together
 
@@ -85,6 +85,7 @@ class CountingBackbone(WordBackbone):
         if not self.tf_idf:
             return words, values
         is_piece = words >= self.vocabulary.first_piece
+        values = values.float()  # in half precision, a length of 0 would give NaN
         return words, nn.functional.normalize(values * ~is_piece) + nn.functional.normalize(values * is_piece)
 
 
@@ -99,6 +100,13 @@ def check_words(tokens: Tensor) -> None:
     """Raise ValueError if a text, given as word numbers (n, longest), has no words."""
     if bool((is_empty := (tokens == 0).all(1)).any()):
         raise ValueError(f"text {int(is_empty.nonzero()[0])} has no words, expected at least one")
+
+
+def number_of_pair(vocabulary: Vocabulary) -> int:
+    """Return the number of `PAIR`; raise ValueError if the vocabulary is not of pairs of texts."""
+    if PAIR not in vocabulary.words:
+        raise ValueError("words is a vocabulary of single texts, expected one of pairs, with PAIR between the texts")
+    return vocabulary.number_of(PAIR)
 
 
 def sides(tokens: Tensor, pair: int) -> tuple[Tensor, Tensor]:

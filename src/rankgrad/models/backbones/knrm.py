@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count
-from rankgrad.models.backbones._word_numbers import WordBackbone, sides, word_vectors
+from rankgrad.models.backbones._word_numbers import WordBackbone, number_of_pair, sides, word_vectors
 from rankgrad.plain_text import PAIR
 
 __all__ = ["Knrm"]
@@ -23,9 +23,10 @@ class Knrm(WordBackbone):
 
     $$\phi_k = \frac{\sum_i w_i \log\bigl(1 + \sum_j e^{-(M_{ij} - \mu_k)^2 / 2 \sigma_k^2}\bigr)}{\sum_i w_i};$$
 
-    and the last feature is the logarithm of the second text's length, which stays within that of training. Unlike in the paper, words have weights $w_i$
-    (their inverse document frequency in the second texts of training), and a count $c$ becomes $\log(1 + c)$, which is
-    0 for no match. The first kernel, for equal words, is therefore close to BM25 even before training.
+    and the last feature is the logarithm of the second text's length, which stays within that of training. Unlike in
+    the paper, words have weights $w_i$ (their inverse document frequency in the second texts of training), and a count
+    $c$ becomes $\log(1 + c)$, which is 0 for no match. The first kernel, for equal words, is therefore close to BM25
+    even before training.
 
     Args:
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`.
@@ -53,10 +54,11 @@ class Knrm(WordBackbone):
         if kernels == 1:
             raise ValueError("kernels is 1, expected at least 2: equal words, and similar ones")
         self.size = kernels + 1
-        self.pair = self.vocabulary.number_of(PAIR)
+        self.pair = number_of_pair(self.vocabulary)
         self.words = word_vectors(len(words), word_size)
         self.weights = nn.Buffer(torch.ones(len(words)))
         self.lengths = nn.Buffer(torch.tensor([1.0, torch.inf]))  # the least and the largest of second texts
+        self.register_load_state_dict_pre_hook(_with_lengths)
         step = 2 / (kernels - 1)
         means = [1.0, *(1 - step * (number - 0.5) for number in range(1, kernels))]
         self.means = nn.Buffer(torch.tensor(means), persistent=False)
@@ -75,10 +77,6 @@ class Knrm(WordBackbone):
             counts[words.unique()] += 1
         self.lengths.copy_(torch.tensor([min(lengths), max(lengths)]))
         self.weights.copy_(torch.log1p((len(documents) - counts + 0.5) / (counts + 0.5)))
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        state_dict.setdefault(f"{prefix}lengths", self.lengths)  # models of 0.3.0 have none
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forward(self, tokens: Tensor) -> Tensor:
         is_first, is_second = sides(tokens, self.pair)
@@ -99,6 +97,11 @@ class Knrm(WordBackbone):
             features.append((weights * counts.log1p()).sum(1))
         features.append(is_second.sum(1).clamp(*self.lengths).to(features[0].dtype).log())
         return torch.stack(features, 1)
+
+
+def _with_lengths(knrm: Knrm, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Add the lengths to the state of an older model, which has none."""
+    state.setdefault(f"{prefix}lengths", knrm.lengths)
 
 
 def _unit(vectors: Tensor) -> Tensor:

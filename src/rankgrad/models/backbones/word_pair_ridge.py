@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from rankgrad.checks import check_positive
 from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights
-from rankgrad.models.backbones._word_numbers import WordBackbone, sides
+from rankgrad.models.backbones._word_numbers import WordBackbone, number_of_pair, sides
 from rankgrad.plain_text import PAIR
 
 __all__ = ["WordPairRidge"]
@@ -38,8 +38,8 @@ class WordPairRidge(FittedBackbone, WordBackbone):
     where m are three numbers: BM25, the share of the query's words that the passage has (weighted by rarity), and the
     logarithm of the passage's length, which stays within that of training. $W$ learns which words belong together, such
     as `bill` and `invoice`; v has length 1 over the 16 rarest words of the query and the 64 rarest of the passage, and
-    $r = \log\frac{1 + N}{1 + n}$ for a word in n of N training queries, or $r'$ passages. Words not in training count
-    only as words that the other text lacks.
+    $r = \log\frac{1 + N}{1 + n}$ for a word in n of N training queries, or $r'$ passages. Words not in training
+    have no pairs, but make a passage longer, and a query harder to match. Fitting takes up to 12 kB per passage.
 
     Args:
         words: the vocabulary, with `rankgrad.plain_text.PAIR`.
@@ -69,8 +69,9 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         super().__init__(words)
         check_positive("penalty", penalty)
         self.penalty, self.size = penalty, outputs
-        self.pair = self.vocabulary.number_of(PAIR)
-        self.rarity = nn.Buffer(torch.zeros(2, len(words)))  # of each word in first texts, and in second texts
+        self.pair = number_of_pair(self.vocabulary)
+        self.rarity = nn.Buffer(torch.zeros(len(words)))  # of each word in second texts
+        self.pair_weights = nn.Buffer(torch.zeros(2, len(words)))  # of each word in first texts, and in second texts
         self.mean_length = nn.Buffer(torch.ones(()))
         self.lengths = nn.Buffer(torch.tensor([1.0, 1.0]))  # the least and the largest
         self.center, self.spread = nn.Buffer(torch.zeros(MATCHES)), nn.Buffer(torch.ones(MATCHES))
@@ -106,11 +107,14 @@ class WordPairRidge(FittedBackbone, WordBackbone):
     def _fit_rarity(self, texts: Sequence[str]) -> None:
         for side in (0, 1):
             of_side = list(dict.fromkeys(text.split(PAIR)[side] for text in texts))
-            having = torch.zeros(self.rarity.shape[1])
+            having = torch.zeros(len(self.rarity))
             for tokens in self._chunks(of_side):
                 words = _different(tokens)
                 having += torch.bincount(words.numbers[words.counts > 0], minlength=len(having))
-            self.rarity[side] = torch.log((1 + len(of_side)) / (1 + having))
+            rarity = torch.log((1 + len(of_side)) / (1 + having))
+            self.pair_weights[side] = rarity.square() * (having > 0)
+            if side == 1:
+                self.rarity.copy_(rarity)
 
     def _words(self, tokens: Tensor) -> tuple[Words, Words]:
         """Return the words of the first and of the second texts."""
@@ -131,7 +135,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         place = torch.searchsorted(second.numbers, first.numbers).clamp(max=second.numbers.shape[1] - 1)
         is_equal = (second.numbers.gather(1, place) == first.numbers) & (first.numbers > 1)  # 1 is any unknown word
         count = second.counts.gather(1, place) * is_equal
-        rarity = self.rarity[1][first.numbers] * (first.counts > 0)
+        rarity = self.rarity[first.numbers] * (first.counts > 0)
         length = second.counts.sum(1, keepdim=True)
         relative_length = 1 - BY_LENGTH + BY_LENGTH * length / self.mean_length
         bm25 = (rarity * count * (1 + SATURATION) / (count + SATURATION * relative_length)).sum(1)
@@ -142,12 +146,14 @@ class WordPairRidge(FittedBackbone, WordBackbone):
     def _pairs(self, first: Words, second: Words) -> tuple[Tensor, Tensor]:
         chosen = []
         for side, words in enumerate((first, second)):
-            weights = self.rarity[side][words.numbers].square() * ((words.counts > 0) & (words.numbers > 1))
-            values, places = weights.topk(min(RAREST[side], weights.shape[1]), 1)
+            weights = self.pair_weights[side][words.numbers] * (words.counts > 0)
+            # Padding and unknown words come first and have weight 0: a stable order is the same in every batch.
+            values, places = weights.sort(dim=1, descending=True, stable=True)
+            values, places = values[:, : RAREST[side]], places[:, : RAREST[side]]
             chosen.append((words.numbers.gather(1, places), values))
         (first_words, first_values), (second_words, second_values) = chosen
         buckets = (first_words.unsqueeze(2) * 1_000_003 + second_words.unsqueeze(1) * 7_919) % BUCKETS
-        values = first_values.unsqueeze(2) * second_values.unsqueeze(1)
+        values = first_values.float().unsqueeze(2) * second_values.float().unsqueeze(1)
         return buckets.flatten(1), nn.functional.normalize(values.flatten(1))
 
     def _matrix(self, texts: Sequence[str]) -> Any:
