@@ -254,6 +254,9 @@ def numbers_by_hand(texts: list[str]) -> list[dict[str, float]]:
         values = {f"{a} {b}": (of_first[a] * of_second[b]) ** 2 for a in set(first) for b in set(second)}
         length = math.sqrt(sum(value**2 for value in values.values())) or 1.0
         row = {"bm25": bm25, "share": share, "length": math.log(len(second))}
+        words = {word: (1 + math.log(second.count(word))) * of_second[word] for word in set(second)}
+        of_words = math.sqrt(sum(value**2 for value in words.values())) or 1.0
+        row |= {word: value / of_words for word, value in words.items()}
         rows.append(row | {name: value / length for name, value in values.items()})
     return rows
 

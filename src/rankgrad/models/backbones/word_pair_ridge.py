@@ -1,4 +1,4 @@
-"""Ridge regression on equal words and on pairs of words of two texts, fitted when the network is built."""
+"""Ridge regression on the words of two texts and on pairs of them, fitted when the network is built."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -31,15 +31,18 @@ class Words(NamedTuple):
 class WordPairRidge(FittedBackbone, WordBackbone):
     r"""Ridge regression for reranking on the equal words of query and passage, and on pairs of a word of each.
 
-    The score of query q and passage p is
+    For preferences, with a prompt and an answer, it is the Bradley-Terry model with the same penalty. The score of
+    query q and passage p is
 
-    $$w^\top m(q, p) + \sum_{a \in q} \sum_{b \in p} v_{ab} W_{ab}, \qquad v_{ab} \propto (r_a r'_b)^2,$$
+    $$w^\top m(q, p) + \sum_{b \in p} u_b U_b + \sum_{a \in q} \sum_{b \in p} v_{ab} W_{ab},
+    \qquad u_b \propto (1 + \log n_b) r'_b, \quad v_{ab} \propto (r_a r'_b)^2,$$
 
     where m are three numbers: BM25, the share of the query's words that the passage has (weighted by rarity), and the
-    logarithm of the passage's length, which stays within that of training. $W$ learns which words belong together, such
-    as `bill` and `invoice`; v has length 1 over the 16 rarest words of the query and the 64 rarest of the passage, and
-    $r = \log\frac{1 + N}{1 + n}$ for a word in n of N training queries, or $r'$ passages. Words not in training
-    have no pairs, but make a passage longer, and a query harder to match. Fitting takes up to 12 kB per passage.
+    logarithm of the passage's length, which stays within that of training. $U$ learns which words are good answers, and
+    $W$ which words belong together, such as `bill` and `invoice`; u has length 1, and so has v over the 16 rarest words
+    of the query and the 64 rarest of the passage, and $r = \log\frac{1 + N}{1 + n}$ for a word in n of N training
+    queries, or $r'$ passages. Words not in training have no pairs, but make a passage longer, and a query harder to
+    match. Fitting takes up to 12 kB per passage.
 
     Args:
         words: the vocabulary, with `rankgrad.plain_text.PAIR`.
@@ -75,7 +78,8 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         self.mean_length = nn.Buffer(torch.ones(()))
         self.lengths = nn.Buffer(torch.tensor([1.0, 1.0]))  # the least and the largest
         self.center, self.spread = nn.Buffer(torch.zeros(MATCHES)), nn.Buffer(torch.ones(MATCHES))
-        self.weights = nn.Parameter(torch.zeros(MATCHES + BUCKETS, outputs))
+        self.sizes = (MATCHES, len(words), BUCKETS)
+        self.weights = nn.Parameter(torch.zeros(sum(self.sizes), outputs))
         self.biases = nn.Parameter(torch.zeros(outputs))
 
     def _fit(self, split: Any) -> None:
@@ -93,12 +97,14 @@ class WordPairRidge(FittedBackbone, WordBackbone):
             self.biases.copy_(biases)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        matches, buckets, values = self._read(tokens)
-        of_matches, of_pairs = self.weights.split([MATCHES, BUCKETS])
+        matches, *sparse = self._read(tokens)
+        of_matches, *weights = self.weights.split(self.sizes)
         # In the precision of the weights, as `rankgrad.layers.ScoreLayer` does.
         with torch.autocast(tokens.device.type, enabled=False):
-            from_pairs = torch.einsum("np,npk->nk", values.to(of_pairs.dtype), of_pairs[buckets])
-            return matches.to(of_matches.dtype) @ of_matches + from_pairs + self.biases
+            scores = matches.to(of_matches.dtype) @ of_matches + self.biases
+            for (places, values), of_places in zip(sparse, weights, strict=True):
+                scores = scores + torch.einsum("np,npk->nk", values.to(of_places.dtype), of_places[places])
+            return scores
 
     def _chunks(self, texts: Sequence[str]) -> Iterator[Tensor]:
         for first in range(0, len(texts), AT_ONCE):
@@ -125,11 +131,19 @@ class WordPairRidge(FittedBackbone, WordBackbone):
             )
         return _different(tokens.masked_fill(~is_first, 0)), _different(tokens.masked_fill(~is_second, 0))
 
-    def _read(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return scaled numbers on equal words (n, MATCHES), and the buckets and values of pairs (n, pairs)."""
+    def _read(self, tokens: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Return scaled numbers on equal words (n, MATCHES), the values of second texts' words, and those of pairs.
+
+        Values are (n, longest) or (n, pairs), after their places among the words or the buckets.
+        """
         first, second = self._words(tokens)
         matches = SCALE * (self._matches(first, second) - self.center) / self.spread
-        return matches, *self._pairs(first, second)
+        return matches, (second.numbers, self._values(second)), self._pairs(first, second)
+
+    def _values(self, second: Words) -> Tensor:
+        counts = second.counts.clamp(min=1)
+        values = (1 + counts.log()) * self.pair_weights[1][second.numbers].sqrt() * (second.counts > 0)
+        return nn.functional.normalize(values.float())  # in half precision, a length of 0 would give NaN
 
     def _matches(self, first: Words, second: Words) -> Tensor:
         place = torch.searchsorted(second.numbers, first.numbers).clamp(max=second.numbers.shape[1] - 1)
@@ -157,18 +171,20 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         return buckets.flatten(1), nn.functional.normalize(values.flatten(1))
 
     def _matrix(self, texts: Sequence[str]) -> Any:
-        """Return what the weights are multiplied with, a sparse matrix (n, MATCHES + BUCKETS)."""
+        """Return what the weights are multiplied with, a sparse matrix (n, weights)."""
         from scipy.sparse import csr_matrix, hstack, vstack
 
-        parts = []
+        chunks = []
         for tokens in self._chunks(texts):
-            matches, buckets, values = self._read(tokens)
-            rows = torch.arange(len(tokens)).unsqueeze(1).expand_as(buckets)
-            counts = values > 0
-            cells = (values[counts].double().numpy(), (rows[counts].numpy(), buckets[counts].numpy()))
-            of_pairs = csr_matrix(cells, shape=(len(tokens), BUCKETS))
-            parts.append(hstack([csr_matrix(matches.double().numpy()), of_pairs], format="csr"))
-        return vstack(parts, format="csr")
+            matches, *sparse = self._read(tokens)
+            parts = [csr_matrix(matches.double().numpy())]
+            for (places, values), size in zip(sparse, self.sizes[1:], strict=True):
+                rows = torch.arange(len(tokens)).unsqueeze(1).expand_as(places)
+                counts = values > 0
+                cells = (values[counts].double().numpy(), (rows[counts].numpy(), places[counts].numpy()))
+                parts.append(csr_matrix(cells, shape=(len(tokens), size)))
+            chunks.append(hstack(parts, format="csr"))
+        return vstack(chunks, format="csr")
 
 
 def _different(tokens: Tensor) -> Words:
