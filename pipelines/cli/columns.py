@@ -243,7 +243,8 @@ class Column:
         return all(pattern.fullmatch(str(cell)) for cell in self.cells)
 
     def is_called(self, role: str) -> bool:
-        return is_called_like(self.name, role)
+        is_short = role == "query" and plain(self.name) == "q" and self.has_sentences  # a number may be called q, too
+        return is_short or is_called_like(self.name, role)
 
     def is_exactly_called(self, role: str) -> bool:
         return re.fullmatch(CALLED[role], plain(self.name)) is not None

@@ -23,7 +23,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check params: keys, values, component names, and their options."""
-    from pipelines.ops.leftovers import leftovers
+    from pipelines.ops.leftovers import described, leftovers
 
     problems_of, valid = dict[str, list[str]](), dict[str, str]()
     for file in files or [PARAMS]:
@@ -31,9 +31,7 @@ def check(
         if settings is not None:
             valid[str(file)] = f"{file}: valid{_looked_at(settings)}{_own()}"
             for path in leftovers(settings) if file.resolve() == PARAMS.resolve() else ():
-                valid[str(file)] += (
-                    f"\n  {path}: left over from a block that {file} no longer has; `make repro` removes it"
-                )
+                valid[str(file)] += f"\n  {described(path)}"
     if as_json:
         print_json({file: {"valid": not lines, "problems": lines} for file, lines in problems_of.items()})
     else:

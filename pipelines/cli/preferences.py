@@ -5,11 +5,12 @@ from typing import Any
 
 import pandas as pd
 
-from pipelines.cli.columns import Column, Columns, Truth, listed, plain
+from pipelines.cli.columns import MOSTLY, Column, Columns, Truth, listed, plain
 from pipelines.cli.inputs import query_text
 
 __all__ = ["preferences"]
 
+WORDS_OF_NAME = 5  # most words of a player's name
 MENTIONS = 4  # least number of rows per name, on average, if names are players
 CODE = re.compile(r"(?=.*\d)[\w.:/@-]+", re.ASCII)  # a name with a digit and without a space
 DECISION, FEW_DECISIONS = (
@@ -52,8 +53,14 @@ def preferences(columns: Columns) -> Truth | None:
     target = columns.named.get("target")
     if rejected is None and target is None:
         _refuse_which_is_better(columns)
-    if chosen is None or rejected is None or (target is not None and target.content != "number"):
+    if chosen is None or rejected is None:
         return None
+    if target is not None and target.content != "number":
+        if not (chosen.has_sentences and rejected.has_sentences):
+            return None
+        raise columns.refusal(
+            f"--target: {target.name} holds {target.content}s, expected strengths of preferences: numbers, 0 for a tie"
+        )
     columns.use(chosen, rejected)
     options, line = {"rejected": rejected.name}, f"truth: {chosen.name} is preferred to {rejected.name}"
     margin = target or columns.take(lambda column: column.is_called("margin") and column.content == "number")
@@ -70,7 +77,7 @@ def preferences(columns: Columns) -> Truth | None:
         inputs = {"text_pair": [prompt.name, chosen.name]}
         if "group" not in columns.named:
             columns.structure["group"] = prompt.name
-    elif chosen.is_category or _are_players(chosen, rejected):
+    elif (chosen.is_category and not _are_long(chosen)) or _are_players(chosen, rejected):
         inputs = {"categories": [chosen.name]}
         line += "; both are names of players without features: if another file has their texts, join those first"
 
@@ -139,7 +146,7 @@ def _are_players(chosen: Column, rejected: Column) -> bool:
     Raises:
         ValueError: they are ids, such as a0123, that rarely repeat.
     """
-    if chosen.content != "name" or chosen.is_aligned:
+    if chosen.content != "name" or chosen.is_aligned or _are_long(chosen):
         return False
     names = pd.concat([chosen.names, rejected.names])
     if MENTIONS * names.nunique() <= len(names):
@@ -148,6 +155,11 @@ def _are_players(chosen: Column, rejected: Column) -> bool:
         return False
     cell = chosen.shown(chosen.cells.index[0])
     raise ValueError(ITEMS.format(cell=cell, chosen=chosen.name, rejected=rejected.name))
+
+
+def _are_long(column: Column) -> bool:
+    """Return whether most cells have more words than names have, so that they are texts that repeat."""
+    return float((column.names.str.count(r"\s+") >= WORDS_OF_NAME).mean()) > MOSTLY
 
 
 def _refuse_chats(columns: Columns) -> None:

@@ -33,6 +33,7 @@ from pipelines.rivals import TAKES
 from rankgrad import lookup
 from rankgrad.datasets.scenes.base import Scenes
 from rankgrad.io.starts import check_fit, with_files
+from rankgrad.plain_text import PAIR
 from rankgrad.sorters.laplace import Laplace
 from rankgrad.tasks import takes
 from rankgrad.training.objective import JOINTLY, Objective
@@ -423,10 +424,11 @@ def _backbones(plan: RunPlan, components: _Components) -> tuple[Any, Any]:
         lookup.find("tasks", plan.task).accepts(model)
     with _at("start", OSError):  # a run that is not trained yet needs the files of the first in its chain
         files = with_files(model, components.settings.runs[_chain(components.settings, plan.name)[-1]].start)
-    taken = {"colors": 3, "features": 1, "words": WORDS, "outputs": LABELS}
+    taken = {"colors": 3, "features": 1, "outputs": LABELS}
 
     def built(option: str, component: Component) -> torch.nn.Module:
-        more = files[option].get("files", {})
+        reads_pairs = lookup.find("models.backbones", component.name).input == "text_pair"
+        more = {"words": [*WORDS, PAIR] if reads_pairs else WORDS, **files[option].get("files", {})}
         return components.built("models.backbones", component, f"model.{option}", **taken | more)
 
     return built("backbone", plan.model.backbone), plan.model.text and built("text", plan.model.text)

@@ -5,7 +5,7 @@ from pathlib import Path
 from pipelines.config import Settings
 from pipelines.config.schema import NONE
 
-__all__ = ["FOLDER", "leftovers", "set_aside"]
+__all__ = ["FOLDER", "described", "leftovers", "set_aside"]
 
 FOLDER = Path(".leftovers")  # git and DVC ignore it
 
@@ -30,6 +30,13 @@ def leftovers(params: Settings) -> list[Path]:
             if path.stem not in {NONE, *names} and ".partial-" not in path.name:
                 paths.append(path)
     return paths
+
+
+def described(path: Path) -> str:
+    """Return what is wrong with an output that belongs to no block."""
+    is_predictions = path.parts[0] == "predictions"
+    advice = ", or name it in `rivals` if another program wrote it" if is_predictions else ""
+    return f"{path}: belongs to no block of params.yaml; `make repro` moves it away{advice}"
 
 
 def set_aside(params: Settings) -> list[str]:

@@ -74,6 +74,12 @@ def read_statistics(
         else:
             is_known = known.get(name, {}).keys() == {*params.runs[name].seeds}
             statistics[name] = known[name] if is_known else statistics_of(baseline.task, predictions[name])
+        expected = next(iter(statistics[comparison.baseline].values())).examples
+        if (examples := next(iter(statistics[name].values())).examples) != expected:
+            raise ValueError(
+                f"{predictions[name]}: {examples} examples, but {comparison.baseline} has {expected}; expected "
+                "the same split: predict again, or remove it from the comparison"
+            )
         if show:
             show(number, len(comparison.names))
     return statistics
@@ -166,7 +172,7 @@ def main(params: Settings) -> None:
             with counted(key, "runs") as show:
                 statistics = read_statistics(params, comparison, predictions, statistics, show)
             rows = compared(comparison, statistics, params.evaluate)
-            log.info("%s: %s\n%s", key, comparison.metric, _table(comparison, rows))
+            log.info("%s: %s\n%s", key, comparison.metric, _table(comparison, rows, statistics))
             if exact := _exact(statistics):
                 log.info("  lists of labels exactly right: %s", exact)
             if comparison.rivals:
@@ -179,6 +185,10 @@ def main(params: Settings) -> None:
                     cell(*rows_of_rival[0].interval, sign=True),
                 )  # fmt: skip
                 rows += rows_of_rival
+                for untrained in params.rivals.keys() & {*comparison.rivals}:
+                    best = best_on_validation(name for name in comparison.names if name in params.runs)
+                    gain = against_rival(comparison, statistics, best, untrained, params.evaluate)[0]
+                    log.info("  %s (best on validation) minus %s: %s", best, untrained, cell(*gain.interval, sign=True))
             results.write(folder / f"{key}.csv", rows)
 
 
@@ -191,11 +201,16 @@ def _exact(statistics: ByName) -> str:
     return ", ".join(values)
 
 
-def _table(comparison: Comparison, rows: list[Row]) -> str:
+def _table(comparison: Comparison, rows: list[Row], statistics: ByName) -> str:
     """Return a line for the baseline and each run: the metric, and its difference from the baseline."""
+    baseline = statistics[comparison.baseline]
     values = {row.run: row.value for row in rows if row.metric == comparison.metric}
     gain = minus(comparison.metric, comparison.baseline)
     gains = {row.run: cell(*row.interval, sign=True) for row in rows if row.metric == gain and row.seed is None}
     width = max(map(len, values))
-    lines = [f"  {name:{width}}  {cell(value)}  {gains.get(name, '(baseline)')}" for name, value in values.items()]
+    lines = []
+    for name, value in values.items():
+        lines.append(f"  {name:{width}}  {cell(value)}  {gains.get(name, '(baseline)')}")
+        if fewer := [str(seed) for seed in statistics[name] if statistics[name].keys() < baseline.keys()]:
+            lines[-1] += f", with the baseline's seed {', '.join(fewer)}"
     return "\n".join(lines)

@@ -7,7 +7,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from PIL import Image
 
 from pipelines.config import Settings
-from pipelines.ops.leftovers import leftovers
+from pipelines.ops.leftovers import described, leftovers
 from pipelines.reporting.content import content
 from pipelines.reporting.results import cell
 from rankgrad.io.atomic import replaced_file, replaced_folder
@@ -16,8 +16,8 @@ FIGURES = Path("reports/figures")
 
 
 def main(params: Settings) -> None:
-    if extra := " ".join(map(str, leftovers(params))):
-        raise ValueError(f"{extra}: left over from a block that params.yaml no longer has; `make repro` moves it away")
+    if extra := leftovers(params):
+        raise ValueError("\n".join(map(described, extra)))
     loader, escaped = PackageLoader("pipelines.reporting"), select_autoescape(["html.j2"])
     environment = Environment(loader=loader, autoescape=escaped, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"quoted": quote, "width": _width}

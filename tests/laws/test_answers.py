@@ -208,6 +208,7 @@ QUERY = {"text_pair": [["red", "a"], ["red", "b"]]}
 LISTED = [
     ({"query": "red", "passage": ["a", "b"]}, QUERY),
     ({"query": ["red", "red"], "passage": ["a", "b"], "sku": ["x", 7]}, QUERY | {"id": ["x", 7]}),
+    ({"query": ["red", "blue"], "passage": ["a", "b"]}, "query has 2 queries, expected one"),
     ({"query": "red", "passage": ["a", "b"], "sku": "x"}, QUERY | {"id": "x"}),
     ({"query": "red", "passage": ["a", "b"], "sku": ["x"]}, "lists of different lengths: passage 2, sku 1"),
     ({"query": "red", "passage": "a"}, "a single document, expected a whole query.*lists of query, passage"),
@@ -217,8 +218,11 @@ LISTED = [
 
 
 @pytest.mark.parametrize(("row", "expected"), LISTED)
-def test_the_documents_of_a_query_are_lists_in_the_columns_of_the_training(row, expected):
-    rows = asked([row], {"task": "query_ranking", "input": JUDGED}, ["text_pair", "id"])
+@pytest.mark.parametrize("rejected", [None, "worse"])
+def test_the_documents_of_a_query_are_lists_in_the_columns_of_the_training(row, expected, rejected):
+    if rejected and row["passage"] == "a":
+        expected = "no column worse"
+    rows = asked([row], {"task": "query_ranking", "input": JUDGED | {"rejected": rejected}}, ["text_pair", "id"])
     if isinstance(expected, str):
         with pytest.raises(ValueError, match=f"^row 1: {expected}"):
             list(rows)

@@ -548,6 +548,12 @@ def test_a_group_whose_targets_have_a_level_of_their_own_is_compared_within(tmp_
     assert "mine-mse_centered" not in blocks(tmp_path, scales, **within)["runs"]
 
 
+def test_a_target_far_from_all_others_is_reported_before_any_stage(tmp_path, caplog):
+    pd.DataFrame({"x": range(40), "grade": [*range(4)] * 9 + [1, 2, 3, 30]}).to_csv(tmp_path / "a.csv", index=False)
+    Table(file="a.csv", features="x", target="grade").check_head(tmp_path)
+    assert "outliers: grade is 30" in caplog.text
+
+
 # What is written.
 
 
@@ -566,6 +572,24 @@ def test_a_group_whose_targets_have_a_level_of_their_own_is_compared_within(tmp_
         ({"photo": texts("{}.png"), "tags": cycled("cat|dog", "dog|cat", "cow|dog")}, "convnet", None, ["hog_ridge"]),
         ({"said": texts("{} is fine"), "tags": cycled("a|b", "b|a", "c|a")}, "bag_of_words", 0.003, ["word_counts"]),
         ({"photo": texts("{}.png"), "caption": texts("a dog of {} years in a park")}, "convnet", 0.01, []),
+        (
+            {"q": texts("what is {}", 4), "doc": texts("it is {}"), "grade": cycled(0, 1, 2, 3)},
+            "knrm",
+            0.01,
+            ["word_pair_ridge"],
+        ),
+        (
+            {"prompt": texts("what is {}"), "chosen": texts("it is {}"), "rejected": texts("they are {}")},
+            "bag_of_words",
+            None,
+            ["word_counts", "word_pair_ridge"],
+        ),
+        (
+            {"chosen": texts("it is well known to be {}", 10), "rejected": texts("I do not know why it is {}", 9)},
+            "bag_of_words",
+            None,
+            ["word_counts"],
+        ),
     ],
 )
 def test_networks_and_rivals_fit_the_input(tmp_path, columns, backbone, rate, rivals):
@@ -573,7 +597,7 @@ def test_networks_and_rivals_fit_the_input(tmp_path, columns, backbone, rate, ri
     networks = {name: run for name, run in written["runs"].items() if not name.endswith(tuple(rivals) or "none")}
     assert [*written["runs"]][len(networks) :] == [f"mine-{name}" for name in rivals]
     for run in networks.values():
-        phase = run["training"].get("finetune") or run["training"]["scorer"]
+        phase = next(run["training"][name] for name in ("finetune", "scorer", "ranker") if name in run["training"])
         assert run["model"]["backbone"]["name"] == backbone
         assert phase.get("optimizer", {}).get("args", {}).get("lr") == rate
         assert run["model"].get("text", {}).get("name") == ("bag_of_words" if "caption" in columns else None)

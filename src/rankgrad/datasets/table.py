@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from rankgrad.datasets.files.dataset import Reading
@@ -12,6 +13,7 @@ from rankgrad.datasets.files.expected import joined
 from rankgrad.datasets.tables.deliveries import Deliveries, delivery_of, folders_of, further_passages
 from rankgrad.datasets.tables.facts import compared, expected_of, facts_of
 from rankgrad.datasets.tables.roles import TableOptions
+from rankgrad.datasets.tables.suspects import described, warn
 
 __all__ = ["Table"]
 
@@ -24,7 +26,9 @@ class Table(TableOptions):
 
     def check_head(self, raw: str | Path) -> None:
         folder = folders_of(Path(raw), snapshot=1)[0]
-        delivery_of(self, folder, seed=0, head=HEAD)
+        rows = delivery_of(self, folder, seed=0, head=HEAD).examples.frame
+        if truth := self.target or self.relevance:
+            warn(folder, described({truth: rows["truth"].explode().to_numpy(np.float64)}, None, None))
         further_passages(self, folder, head=HEAD)
 
     def opened(self, raw: str | Path, reading: Reading) -> Deliveries:

@@ -16,7 +16,7 @@ from rankgrad.datasets.tables.examples import Examples, repeated_pairs
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.names import near_names, typos_in
 from rankgrad.datasets.tables.roles import LEARNED, TableOptions
-from rankgrad.datasets.tables.suspects import described
+from rankgrad.datasets.tables.suspects import described, warn
 from rankgrad.feature_names import columns_of, empty_name, filled_names, fills_of, numbers_of, words_names
 from rankgrad.lookup import did_you_mean, listed, nearest
 
@@ -498,14 +498,13 @@ def _suspects(
     numbers: Mapping[str, np.ndarray],
     groups: np.ndarray | None,
 ) -> dict[str, str]:
-    """Return a line for each suspicion of `suspects.described`; log a warning for those that are usually mistakes."""
+    """Return a line for each suspicion of `suspects.described`, and log warnings, see `suspects.warn`."""
     target, truth = table.train_target or table.target or table.relevance, None
     if target is not None:
         truth = rows["truth"].explode().to_numpy(np.float64)
         numbers = {**numbers, target: truth}
     suspects = described(numbers, truth, groups, target)
-    for suspicion in suspects.keys() & {"stand-ins", "outliers", "orders rows as the target"}:
-        logging.warning("%s: %s: %s; see whether that is right", raw, suspicion, suspects[suspicion])
+    warn(raw, suspects)
     return suspects
 
 

@@ -444,6 +444,8 @@ class _Columns:
         if not lists.keys() & {*entered.columns}:
             expected = f"lists of {listed(entered.columns)}, or {entered.name}, the list of its documents"
             raise self._without_list(entered, f"a single document, expected a whole query in each row: {expected}")
+        if len(queries := {*lists.get(self.query or "", ())}) > 1:
+            raise ValueError(f"{self.query} has {len(queries)} queries, expected one in each row")
         counts = {len(cell) for cell in lists.values()}
         if len(counts) > 1:
             lengths = ", ".join(f"{column} {len(cell)}" for column, cell in lists.items())
@@ -717,8 +719,7 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
     for name in unused:
         if name not in known:
             raise ValueError(f"{place}: unknown column {name!r:.80}; {takes}{did_you_mean(name, known)}")
-    is_document = columns.task == "query_ranking" and columns.rejected is None and len(columns.of_input) > 1
-    if not columns.inputs or (is_document and about.get("rejected")):
+    if not columns.inputs:
         missing = next((name for name in own if name not in columns.names), columns.type.name)
         raise ValueError(f"{place}: no column {missing}; {takes}")
     for name in ("qid", "docid") if "lowest" in about and columns.task == "query_ranking" else ():

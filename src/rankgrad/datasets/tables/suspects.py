@@ -1,12 +1,14 @@
 """Find suspicious columns of numbers: constants, placeholders such as -999, outliers, and copies of the target."""
 
+import logging
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["REPEATED", "SAME_ORDER", "described", "outliers", "rank_correlation", "stand_ins"]
+__all__ = ["REPEATED", "SAME_ORDER", "described", "outliers", "rank_correlation", "stand_ins", "warn"]
 
 STANDS_IN = re.compile(r"-?9{2,}")  # a number such as -999, which may stand for a missing value
 REPEATED = 3  # fewest rows with such a number
@@ -16,6 +18,12 @@ USUAL, OUTLYING = 0.999, 1000  # a number is an outlier if it is so many times l
 GRADE, FAR = 10, 5  # whole numbers up to this may be grades, of which one more than five times as large is an outlier
 NAMED = 10  # most columns that a line lists
 TOGETHER = 64  # columns to process at once, since embeddings may have hundreds
+
+
+def warn(place: Path, suspects: Mapping[str, str]) -> None:
+    """Log a warning for each suspicion of `described` that is usually a mistake."""
+    for suspicion in sorted(suspects.keys() & {"stand-ins", "outliers", "orders rows as the target"}):
+        logging.warning("%s: %s: %s; see whether that is right", place, suspicion, suspects[suspicion])
 
 
 def stand_ins(values: np.ndarray) -> dict[str, int]:
