@@ -15,6 +15,7 @@ from pipelines.config import rules
 from pipelines.stages import data
 from rankgrad import lookup
 from rankgrad.datasets.files.dataset import Reading
+from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.rows import asked, read
 from rankgrad.inputs.features import Features
 from rankgrad.numbers import Writing
