@@ -272,7 +272,9 @@ def test_pairs_of_words_are_those_of_a_ridge_regression_by_hand():
     matches = numbers[["bm25", "share", "length"]]
     numbers[matches.columns] = 3 * (matches - matches.mean()) / matches.std(ddof=0)
     expected = Ridge(0.01 * 80).fit(numbers, truth).predict(numbers)
-    model = fitted("word_pair_ridge", split_of("text_pair", texts, truth, torch.full((20,), 4)), penalty=0.01)
+    model = fitted(
+        "word_pair_ridge", split_of("text_pair", texts, truth, torch.full((20,), 4)), penalty=0.01, answers=True
+    )
     scores = model(model.tokenize(texts)).squeeze(1).detach().numpy()
     np.testing.assert_allclose(scores, expected, atol=2e-3)
 

@@ -48,6 +48,8 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         words: the vocabulary, with `rankgrad.plain_text.PAIR`.
         outputs: K, the number of scores.
         penalty: the factor of the squared weights in the mean loss.
+        answers: whether U is learned, as for answers to prompts, of which some are better whatever the prompt; without
+            it, U is 0. For passages, it is usually worse.
 
     Shapes:
         word numbers (n, longest), padded with 0, `PAIR` between the texts, to scores (n, K).
@@ -68,10 +70,10 @@ class WordPairRidge(FittedBackbone, WordBackbone):
 
     input, tasks = "text_pair", ("query_ranking",)
 
-    def __init__(self, *, words: Sequence[str], outputs: int, penalty: float = 1e-4):
+    def __init__(self, *, words: Sequence[str], outputs: int, penalty: float = 1e-4, answers: bool = False):
         super().__init__(words)
         check_positive("penalty", penalty)
-        self.penalty, self.size = penalty, outputs
+        self.penalty, self.size, self.answers = penalty, outputs, answers
         self.pair = number_of_pair(self.vocabulary)
         self.rarity = nn.Buffer(torch.zeros(len(words)))  # of each word in second texts
         self.pair_weights = nn.Buffer(torch.zeros(2, len(words)))  # of each word in first texts, and in second texts
@@ -141,6 +143,8 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         return matches, (second.numbers, self._values(second)), self._pairs(first, second)
 
     def _values(self, second: Words) -> Tensor:
+        if not self.answers:
+            return torch.zeros_like(second.counts)
         counts = second.counts.clamp(min=1)
         values = (1 + counts.log()) * self.pair_weights[1][second.numbers].sqrt() * (second.counts > 0)
         return nn.functional.normalize(values.float())  # in half precision, a length of 0 would give NaN
