@@ -168,7 +168,7 @@ def pays() -> str:
         f"mean in {higher} of {len(other)}.",
         *NOTES,
     )
-    shapes = ['<text class="small" x="680" y="54">gain in the metric itself</text>']
+    shapes = ['<text class="small" x="690" y="54">gain in the metric</text>']
     for tick in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
         x = _across(tick)
         shapes.append(f'<path class="line" stroke-opacity="{0.25 if tick else 1}" d="M{x:.1f} 62V{y - 40}"/>')
