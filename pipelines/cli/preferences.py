@@ -81,6 +81,9 @@ def preferences(columns: Columns) -> Truth | None:
         inputs = {"categories": [chosen.name]}
         line += "; both are names of players without features: if another file has their texts, join those first"
 
+    if inputs == {"text": chosen.name} and chosen.content == "name":
+        line += "; answers that repeat are read as texts, because most have more words than names"
+
     # No other column is used, but a number may be the margin.
     for column in columns.of_content("number") if margin is None else []:
         columns.leave_out(column, f"if it is the strength of the preference, pass `--target {column.typed}`")

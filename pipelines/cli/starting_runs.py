@@ -29,6 +29,7 @@ SMALLEST, SIZE, OPENED = 16, 64, 20  # pixels per side of images, and how many a
 SKEWED, GRADES = 1.0, 10  # smallest skewness, and number of distinct targets, for a run on their log
 STEPS, STEPS_OF_PICTURES = 800, 400  # smallest number of training steps
 MOST_EPOCHS = 300  # even if they have fewer steps
+PATIENCE = {"text": 0.25}  # fraction of all epochs, else 0.5; the best epoch of linear models is one of the first
 CONVNET = {"name": "convnet", "args": {"channels": [32, 64, 96], "gradients": 2}}
 MODELS = {  # by input type
     "text": {
@@ -95,7 +96,8 @@ def blocks_of(
     steps = STEPS_OF_PICTURES if input_type.pictures else STEPS
     by_loss = _runs_for(starting["runs"], conditions, table, truth)
     for run in by_loss.values():
-        run["training"] = merged(merged(_long_enough(run["training"], count, steps), monitor), of_input)
+        longer = _long_enough(run["training"], count, steps, PATIENCE.get(input_type.name, 0.5))
+        run["training"] = merged(merged(longer, monitor), of_input)
     standard, *ranking = by_loss
     comparison = {
         "question": f"Does {' or '.join(ranking)} rank {key} better than {standard}?",
@@ -301,18 +303,20 @@ def _training_count(table: Table, folder: Path) -> float:
     return count if isinstance(table.file, dict) else count * (1 - sum(SHARES.values()))
 
 
-def _long_enough(options: dict[str, Any], count: float, steps: int, batch_size: int = 0) -> dict[str, Any]:
+def _long_enough(
+    options: dict[str, Any], count: float, steps: int, patience: float, batch_size: int = 0
+) -> dict[str, Any]:
     """Return the options of a training, or of a phase of it, with enough epochs for so many steps.
 
-    >>> _long_enough({"batch_size": 64, "finetune": {"epochs": 30, "patience": 10}}, 640, 800)["finetune"]
+    >>> _long_enough({"batch_size": 64, "finetune": {"epochs": 30, "patience": 10}}, 640, 800, 0.5)["finetune"]
     {'epochs': 80, 'patience': 40}
     """
     batch_size = options.get("batch_size", batch_size)
     longer = {}
     for name, value in options.items():
-        longer[name] = _long_enough(value, count, steps, batch_size) if isinstance(value, dict) else value
+        longer[name] = _long_enough(value, count, steps, patience, batch_size) if isinstance(value, dict) else value
     if "epochs" in options:
         epochs = min(ceil(steps / ceil(count / batch_size)), MOST_EPOCHS)
         longer["epochs"] = max(options["epochs"], epochs)
-        longer["patience"] = max(options["patience"], longer["epochs"] // 2)
+        longer["patience"] = max(options["patience"], int(patience * longer["epochs"]))
     return longer

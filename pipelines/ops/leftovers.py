@@ -34,9 +34,11 @@ def leftovers(params: Settings) -> list[Path]:
 
 def described(path: Path) -> str:
     """Return what is wrong with an output that belongs to no block."""
-    is_predictions = path.parts[0] == "predictions"
-    advice = ", or name it in `rivals` if another program wrote it" if is_predictions else ""
-    return f"{path}: belongs to no block of params.yaml; `make repro` moves it away{advice}"
+    return f"{path}: belongs to no block of params.yaml; `make repro` moves it away{_advice(path)}"
+
+
+def _advice(path: Path) -> str:
+    return "; if another program wrote it, name it in `rivals`" if path.parts[0] == "predictions" else ""
 
 
 def set_aside(params: Settings) -> list[str]:
@@ -53,5 +55,5 @@ def set_aside(params: Settings) -> list[str]:
             number += 1
             target = (FOLDER / path).with_name(f"{path.name}-{number}")
         path.rename(target)
-        lines.append(f"{path}: left over from a block that params.yaml no longer has: moved to {target}")
+        lines.append(f"{path}: belongs to no block of params.yaml: moved to {target}{_advice(path)}")
     return lines

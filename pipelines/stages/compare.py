@@ -43,6 +43,8 @@ def statistics_of(task: str, predictions: str | Path, *, seeds: Collection[int] 
     statistic = lookup.find("tasks", task)().statistic
     seed_of_row = table["seed"].to_numpy() if "seed" in table.column_names else np.zeros(len(table))
     seeds_of_table = dict.fromkeys(seed_of_row.tolist())
+    if not seeds_of_table:
+        raise ValueError(f"{predictions}: no rows, expected those of the test split")
     if seeds and len(seeds_of_table) == 1:
         return dict.fromkeys(seeds, remembered(statistic(table)))
     by_seed = {}
@@ -75,7 +77,7 @@ def read_statistics(
             is_known = known.get(name, {}).keys() == {*params.runs[name].seeds}
             statistics[name] = known[name] if is_known else statistics_of(baseline.task, predictions[name])
         expected = next(iter(statistics[comparison.baseline].values())).examples
-        if (examples := next(iter(statistics[name].values())).examples) != expected:
+        for examples in {statistic.examples for statistic in statistics[name].values()} - {expected}:
             raise ValueError(
                 f"{predictions[name]}: {examples} examples, but {comparison.baseline} has {expected}; expected "
                 "the same split: predict again, or remove it from the comparison"
@@ -185,8 +187,10 @@ def main(params: Settings) -> None:
                     cell(*rows_of_rival[0].interval, sign=True),
                 )  # fmt: skip
                 rows += rows_of_rival
-                for untrained in params.rivals.keys() & {*comparison.rivals}:
-                    best = best_on_validation(name for name in comparison.names if name in params.runs)
+                best = best_on_validation(name for name in comparison.names if name in params.runs)
+                for untrained in [name for name in comparison.rivals if name in params.rivals]:
+                    if (best, untrained) == (network, rival):
+                        continue
                     gain = against_rival(comparison, statistics, best, untrained, params.evaluate)[0]
                     log.info("  %s (best on validation) minus %s: %s", best, untrained, cell(*gain.interval, sign=True))
             results.write(folder / f"{key}.csv", rows)
@@ -211,6 +215,7 @@ def _table(comparison: Comparison, rows: list[Row], statistics: ByName) -> str:
     lines = []
     for name, value in values.items():
         lines.append(f"  {name:{width}}  {cell(value)}  {gains.get(name, '(baseline)')}")
-        if fewer := [str(seed) for seed in statistics[name] if statistics[name].keys() < baseline.keys()]:
-            lines[-1] += f", with the baseline's seed {', '.join(fewer)}"
+        common = [str(seed) for seed in baseline if seed in statistics[name]]
+        if len(common) < len(baseline):
+            lines[-1] += f", with the baseline's seed{'s'[: len(common) - 1]} {', '.join(common)}"
     return "\n".join(lines)

@@ -208,7 +208,9 @@ QUERY = {"text_pair": [["red", "a"], ["red", "b"]]}
 LISTED = [
     ({"query": "red", "passage": ["a", "b"]}, QUERY),
     ({"query": ["red", "red"], "passage": ["a", "b"], "sku": ["x", 7]}, QUERY | {"id": ["x", 7]}),
+    ({"query": ["Red", "red "], "passage": ["a", "b"]}, {"text_pair": [["Red", "a"], ["red", "b"]]}),
     ({"query": ["red", "blue"], "passage": ["a", "b"]}, "query has 2 queries, expected one"),
+    ({"query": [["red"]], "passage": ["a"]}, r"query has \['red'\], expected text or a number"),
     ({"query": "red", "passage": ["a", "b"], "sku": "x"}, QUERY | {"id": "x"}),
     ({"query": "red", "passage": ["a", "b"], "sku": ["x"]}, "lists of different lengths: passage 2, sku 1"),
     ({"query": "red", "passage": "a"}, "a single document, expected a whole query.*lists of query, passage"),
@@ -228,6 +230,16 @@ def test_the_documents_of_a_query_are_lists_in_the_columns_of_the_training(row, 
             list(rows)
     else:
         assert [*rows] == [expected]
+
+
+def test_a_row_has_one_query_and_its_pictures_stay_bytes():
+    about = {"kind": "features", "columns": ["x", "y"], "names": ["x", "y"], "query": "session"}
+    row = {"session": ["a", "b"], "x": [1, 2], "y": [3, 4]}
+    with pytest.raises(ValueError, match="^row 1: session has 2 queries"):
+        list(asked([row], {"task": "query_ranking", "input": about}, ["features", "id"]))
+    recipe = {"task": "query_ranking", "input": {"kind": "image", "columns": ["photo"]}}
+    [asked_for] = asked([{"photo": [b"\x89PNG", b"\x89PNG"]}], recipe, ["image", "id"])
+    assert asked_for == {"image": [b"\x89PNG", b"\x89PNG"]}
 
 
 @pytest.mark.parametrize("task", ["score_ranking", "query_ranking"])

@@ -27,8 +27,10 @@ class Table(TableOptions):
     def check_head(self, raw: str | Path) -> None:
         folder = folders_of(Path(raw), snapshot=1)[0]
         rows = delivery_of(self, folder, seed=0, head=HEAD).examples.frame
-        if truth := self.target or self.relevance:
-            warn(folder, described({truth: rows["truth"].explode().to_numpy(np.float64)}, None, None))
+        for column, truth in ((self.train_target, "train_target"), (self.target or self.relevance, "truth")):
+            numbers = rows[truth].explode().to_numpy(np.float64) if column else np.array([np.nan])
+            if not np.isnan(numbers).all():
+                warn(folder, described({str(column): numbers}, None, None))
         further_passages(self, folder, head=HEAD)
 
     def opened(self, raw: str | Path, reading: Reading) -> Deliveries:

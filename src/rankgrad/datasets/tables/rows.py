@@ -415,7 +415,30 @@ class _Columns:
             return {entered.name: cells.of(entered)}
         if self.rejected:
             return {entered.name: self._pair(self.rejected, cells)}
-        return {entered.name: self._listed(cells) if len(entered.columns) == 1 else self._zipped(entered, cells)}
+        self._check_query(cells)
+        documents = self._listed(cells) if len(entered.columns) == 1 else self._zipped(cells)
+        inputs = []
+        for number, document in enumerate(documents, 1):
+            try:
+                inputs.append(self.cells(document).of(entered))
+            except ValueError as error:
+                raise ValueError(f"document {number}: {error}") from error
+        return {entered.name: inputs}
+
+    def query_in(self, cell: Any) -> str:
+        """Return the name of a query; one that the network reads is the same in another case, as in training."""
+        is_read = self.query in self.of_input and isinstance(cell, str)
+        return key_in(spelled_alike(cell) if is_read else cell)
+
+    def _check_query(self, cells: _Cells) -> None:
+        """Raise ValueError if a row has several queries."""
+        cell = cells.row[self.query] if self.query else None
+        try:
+            queries = {self.query_in(name) for name in cell} - {""} if isinstance(cell, list) else set()
+        except ValueError as error:
+            raise ValueError(f"{self.query} has {error}") from error
+        if len(queries) > 1:
+            raise ValueError(f"{self.query} has {len(queries)} queries, expected one in each row")
 
     def _pair(self, column: str, cells: _Cells) -> list[Any]:
         """Return two documents: the preferred one, and the same with the rejected column in place of its last."""
@@ -425,8 +448,8 @@ class _Columns:
         rejected = self.cells({**cells.row, entered.columns[-1]: cells.row[column]})
         return [cells.of(entered), rejected.of(entered)]
 
-    def _listed(self, cells: _Cells) -> list[Any]:
-        """Return the documents in the list that a cell holds."""
+    def _listed(self, cells: _Cells) -> list[dict[str, Any]]:
+        """Return the cells of each document in the list that a cell holds."""
         entered = self.inputs[0]
         column = entered.columns[0]
         documents = cells.row[column]
@@ -435,29 +458,30 @@ class _Columns:
             is_list = bool(documents) and isinstance(documents[0], list | Mapping)
         if not is_list:
             raise self._without_list(entered, f"{column} holds no list of documents, expected one")
-        return [self.cells({column: document}).of(entered) for document in self.emptied(documents)]
+        self._check_lengths(cells, column)
+        return [{column: document} for document in self.emptied(documents)]
 
-    def _zipped(self, entered: _Input, cells: _Cells) -> list[Any]:
-        """Return the documents whose columns are lists, one place per document; other cells are those of the query."""
-        columns = [*entered.columns, self.id] if self.id else entered.columns
-        lists = {column: cells.row[column] for column in columns if isinstance(cells.row[column], list)}
-        if not lists.keys() & {*entered.columns}:
+    def _zipped(self, cells: _Cells) -> list[dict[str, Any]]:
+        """Return the cells of each document; columns are lists with one place per document, or cells of the query."""
+        entered = self.inputs[0]
+        lists = {column: cells.row[column] for column in entered.columns if isinstance(cells.row[column], list)}
+        if not lists:
             expected = f"lists of {listed(entered.columns)}, or {entered.name}, the list of its documents"
             raise self._without_list(entered, f"a single document, expected a whole query in each row: {expected}")
-        if len(queries := {*lists.get(self.query or "", ())}) > 1:
-            raise ValueError(f"{self.query} has {len(queries)} queries, expected one in each row")
-        counts = {len(cell) for cell in lists.values()}
-        if len(counts) > 1:
-            lengths = ", ".join(f"{column} {len(cell)}" for column, cell in lists.items())
-            raise ValueError(f"lists of different lengths: {lengths}; expected a value of each for every document")
+        self._check_lengths(cells, *lists)
         documents = []
-        for number, values in enumerate(zip(*lists.values(), strict=True), 1):
+        for values in zip(*lists.values(), strict=True):
             of_document = dict(zip(lists, self.emptied(values), strict=True))
-            try:
-                documents.append(self.cells({**cells.row, **of_document}).of(entered))
-            except ValueError as error:
-                raise ValueError(f"document {number}: {error}") from error
+            documents.append({**cells.row, **of_document})
         return documents
+
+    def _check_lengths(self, cells: _Cells, *columns: str) -> None:
+        """Raise ValueError if lists of documents, or of their ids, have different lengths."""
+        listed_columns = [*columns, self.id] if self.id and isinstance(cells.row[self.id], list) else columns
+        lengths = {column: len(cells.row[column]) for column in listed_columns}
+        if len({*lengths.values()}) > 1:
+            found = ", ".join(f"{column} {length}" for column, length in lengths.items())
+            raise ValueError(f"lists of different lengths: {found}; expected a value of each for every document")
 
     def _without_list(self, entered: _Input, problem: str) -> ValueError:
         """Return the error for a row without a list of documents."""
@@ -472,8 +496,11 @@ class _Columns:
         """Return cells as a file has them, with None for those that are missing or stand for a missing value."""
         from rankgrad.datasets.tables.text import cells_of  # needs pandas
 
-        filled = (None if is_missing(cell) else cell for cell in values)
-        return cells_of(filled, self.about.get("empty") or ()).tolist()
+        filled = [None if is_missing(cell) else cell for cell in values]
+        emptied = cells_of(filled, self.about.get("empty") or ()).tolist()
+        if not self.type.files:
+            return emptied
+        return [cell if isinstance(cell, bytes) else other for cell, other in zip(filled, emptied, strict=True)]
 
     def id_of(self, cells: _Cells, usual: Any) -> Any:
         """Return the id of a row, or the default if it is null or NaN."""
@@ -652,11 +679,9 @@ class _Table:
         return {entered.name: documents}
 
     def _query(self, column: str, number: int, cells: _Cells) -> str:
-        """Return the name of a row's query; one that the network reads is the same in another case, as in training."""
         cell = cells.row[column]
-        is_read = column in self.columns.of_input and isinstance(cell, str)
         try:
-            query = key_in(spelled_alike(cell) if is_read else cell)
+            query = self.columns.query_in(cell)
         except ValueError:
             query = ""
         if not query:

@@ -37,7 +37,8 @@ class Knrm(WordBackbone):
         word numbers (n, longest), padded with 0, `PAIR` between the texts, to (n, kernels + 1).
 
     Raises:
-        ValueError: there are fewer than 2 kernels, a text is not a pair, or one of its sides has no words.
+        ValueError: there are fewer than 2 kernels, the words lack `PAIR`, a text is not a pair, or one of its sides has
+            no words.
 
     >>> from rankgrad.vocabulary import Vocabulary
     >>> knrm = Knrm(words=Vocabulary.of([f"a three {PAIR} a large three"]).words, kernels=5)

@@ -55,7 +55,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         word numbers (n, longest), padded with 0, `PAIR` between the texts, to scores (n, K).
 
     Raises:
-        ValueError: the penalty is not above 0, or one of the two texts has no words.
+        ValueError: the penalty is not above 0, the words lack `PAIR`, or one of the two texts has no words.
 
     >>> from rankgrad.datasets.files.splits import Split
     >>> from rankgrad.inputs.text import of_strings
@@ -120,6 +120,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
                 words = _different(tokens)
                 having += torch.bincount(words.numbers[words.counts > 0], minlength=len(having))
             rarity = torch.log((1 + len(of_side)) / (1 + having))
+            having[:2] = 0  # padding, and words that a vocabulary of frequent words lacks
             self.pair_weights[side] = rarity.square() * (having > 0)
             if side == 1:
                 self.rarity.copy_(rarity)
