@@ -58,7 +58,7 @@ def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(
     auxiliary,
     start,
     tmp_path,
-    there,  # noqa: F811
+    there,
 ):
     split, losses, tables = split_of(name, tmp_path, rows=8), [], []
     # Adam's first step would go by the signs of gradients that are only rounding errors.
