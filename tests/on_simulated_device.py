@@ -56,7 +56,7 @@ def test_a_task_trains_is_resumed_and_predicts_as_on_the_cpu(
     loss,
     has_sorter,
     auxiliary,
-    start,
+    start,  # noqa: F811
     tmp_path,
     there,
 ):
