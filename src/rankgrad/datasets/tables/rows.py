@@ -487,7 +487,7 @@ class _Columns:
         """Return the error for a row without a list of documents."""
         rejected = self.about.get("rejected")
         if rejected is not None and entered.columns == self.about.get("columns"):
-            problem = f"no column {rejected}, expected the rejected input; or {entered.name}, a list of documents"
+            problem = f"no column {rejected}, expected the rejected input; or a list of inputs in {entered.columns[-1]}"
         elif self.folder is not None:
             problem += "; if the table has a row for each document, name the column of the query: --query COLUMN"
         return ValueError(problem)
