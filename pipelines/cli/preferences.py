@@ -56,11 +56,8 @@ def preferences(columns: Columns) -> Truth | None:
     if chosen is None or rejected is None:
         return None
     if target is not None and target.content != "number":
-        if not (chosen.has_sentences and rejected.has_sentences):
-            return None
-        raise columns.refusal(
-            f"--target: {target.name} holds {target.content}s, expected strengths of preferences: numbers, 0 for a tie"
-        )
+        _refuse_strengths_in_words(columns, target, chosen, rejected)
+        return None
     columns.use(chosen, rejected)
     options, line = {"rejected": rejected.name}, f"truth: {chosen.name} is preferred to {rejected.name}"
     margin = target or columns.take(lambda column: column.is_called("margin") and column.content == "number")
@@ -70,24 +67,38 @@ def preferences(columns: Columns) -> Truth | None:
     else:
         _refuse_ties(columns)
 
-    inputs: dict[str, Any] = {chosen.content if chosen.is_whole_input else "text": chosen.name}
-    prompt = _prompt(columns, chosen)
-    if prompt is not None and "text" in inputs:
-        columns.use(prompt)
-        inputs = {"text_pair": [prompt.name, chosen.name]}
-        if "group" not in columns.named:
-            columns.structure["group"] = prompt.name
-    elif (chosen.is_category and not _are_long(chosen)) or _are_players(chosen, rejected):
-        inputs = {"categories": [chosen.name]}
-        line += "; both are names of players without features: if another file has their texts, join those first"
-
-    if inputs == {"text": chosen.name} and chosen.content == "name":
-        line += "; answers that repeat are read as texts, because most have more words than names"
+    inputs, more = _inputs(columns, chosen, rejected)
 
     # No other column is used, but a number may be the margin.
     for column in columns.of_content("number") if margin is None else []:
         columns.leave_out(column, f"if it is the strength of the preference, pass `--target {column.typed}`")
-    return Truth("query_ranking", options, line, None, inputs, [chosen])
+    return Truth("query_ranking", options, line + more, None, inputs, [chosen])
+
+
+def _refuse_strengths_in_words(columns: Columns, target: Column, chosen: Column, rejected: Column) -> None:
+    """Raise if both answers are texts, so that the target is the strength of preferences."""
+    if chosen.has_sentences and rejected.has_sentences:
+        raise columns.refusal(
+            f"--target: {target.name} holds {target.content}s, expected strengths of preferences: numbers, 0 for a tie"
+        )
+
+
+def _inputs(columns: Columns, chosen: Column, rejected: Column) -> tuple[dict[str, Any], str]:
+    """Return the table's options for the input, and what to say of it."""
+    prompt = _prompt(columns, chosen)
+    if prompt is not None and not chosen.is_whole_input:
+        columns.use(prompt)
+        if "group" not in columns.named:
+            columns.structure["group"] = prompt.name
+        return {"text_pair": [prompt.name, chosen.name]}, ""
+    if (chosen.is_category and not _are_long(chosen)) or _are_players(chosen, rejected):
+        more = "; both are names of players without features: if another file has their texts, join those first"
+        return {"categories": [chosen.name]}, more
+    if chosen.is_whole_input:
+        return {chosen.content: chosen.name}, ""
+    is_name = chosen.content == "name"
+    more = "; answers that repeat are read as texts, because most have more words than names" if is_name else ""
+    return {"text": chosen.name}, more
 
 
 def _chosen_and_rejected(columns: Columns) -> tuple[Column | None, Column | None]:

@@ -86,12 +86,10 @@ def described(error: ValidationError, shape: type) -> Iterable[Problem]:
         cause = problem.get("ctx", {}).get("error")
         if kind in ("extra_forbidden", "unexpected_keyword_argument"):
             *parents, key = keys
-            renamed = Problem(place, "was renamed", RENAMED.get(key, ""))
-            yield (
-                renamed
-                if renamed.expected
-                else replace(unknown(place, key, _keys(shape, parents)), found="unknown key")
-            )
+            if key in RENAMED:
+                yield Problem(place, "was renamed", RENAMED[key])
+            else:
+                yield replace(unknown(place, key, _keys(shape, parents)), found="unknown key")
         elif kind == "missing":
             yield Problem(place, "missing")
         elif isinstance(cause, ParamsError):

@@ -28,9 +28,11 @@ class Table(TableOptions):
         folder = folders_of(Path(raw), snapshot=1)[0]
         rows = delivery_of(self, folder, seed=0, head=HEAD).examples.frame
         for column, truth in ((self.train_target, "train_target"), (self.target or self.relevance, "truth")):
-            numbers = rows[truth].explode().to_numpy(np.float64) if column else np.array([np.nan])
+            if column is None:
+                continue
+            numbers = rows[truth].explode().to_numpy(np.float64)
             if not np.isnan(numbers).all():
-                warn(folder, described({str(column): numbers}, None, None))
+                warn(folder, described({column: numbers}, None, None))
         further_passages(self, folder, head=HEAD)
 
     def opened(self, raw: str | Path, reading: Reading) -> Deliveries:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rankgrad.layers import Backbone, Freeze
 
-__all__ = ["FittedBackbone", "linear_weights", "on_one_thread", "target_of", "weight_of"]
+__all__ = ["FittedBackbone", "linear_weights", "on_one_thread", "sparse_rows", "target_of", "weight_of"]
 
 
 class FittedBackbone(Backbone):
@@ -70,6 +70,16 @@ def weight_of(split: Any) -> np.ndarray | None:
         return None
     weight = split.weight if split.sizes is None else split.weight.repeat_interleave(split.sizes)
     return (weight.double() / weight.double().mean()).numpy()  # otherwise their scale would change the penalty
+
+
+def sparse_rows(places: Tensor, values: Tensor, size: int) -> Any:
+    """Return a sparse matrix (n, size) that has the values (n, k) above 0 at their places (n, k) in each row."""
+    from scipy.sparse import csr_matrix
+
+    rows = torch.arange(len(places)).unsqueeze(1).expand_as(places)
+    counts = values > 0
+    cells = (values[counts].double().numpy(), (rows[counts].numpy(), places[counts].numpy()))
+    return csr_matrix(cells, shape=(len(places), size))
 
 
 def linear_weights(values: Any, split: Any, penalty: float) -> tuple[Tensor, Tensor]:

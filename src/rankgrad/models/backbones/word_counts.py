@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_positive
-from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights
+from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights, sparse_rows
 from rankgrad.models.backbones._word_numbers import CountingBackbone, check_words, sides
 
 __all__ = ["WordCounts"]
@@ -78,13 +78,7 @@ class WordCounts(FittedBackbone, CountingBackbone):
 
     def _matrix(self, texts: Sequence[str]) -> Any:
         """Return what each word of the vocabulary counts in each text, a sparse matrix (n, words)."""
-        from scipy.sparse import csr_matrix, vstack
+        from scipy.sparse import vstack
 
-        parts = []
-        for tokens in self.chunks(texts):
-            words, values = self.counted(tokens)
-            rows = torch.arange(len(words)).unsqueeze(1).expand_as(words)
-            is_counted = values > 0
-            cells = (values[is_counted].double().numpy(), (rows[is_counted].numpy(), words[is_counted].numpy()))
-            parts.append(csr_matrix(cells, shape=(len(words), len(self.rarity))))
+        parts = [sparse_rows(*self.counted(tokens), len(self.rarity)) for tokens in self.chunks(texts)]
         return vstack(parts, format="csr")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_positive
-from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights
+from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights, sparse_rows
 from rankgrad.models.backbones._word_numbers import WordBackbone, number_of_pair, sides
 from rankgrad.plain_text import PAIR
 
@@ -184,10 +184,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
             matches, *sparse = self._read(tokens)
             parts = [csr_matrix(matches.double().numpy())]
             for (places, values), size in zip(sparse, self.sizes[1:], strict=True):
-                rows = torch.arange(len(tokens)).unsqueeze(1).expand_as(places)
-                counts = values > 0
-                cells = (values[counts].double().numpy(), (rows[counts].numpy(), places[counts].numpy()))
-                parts.append(csr_matrix(cells, shape=(len(tokens), size)))
+                parts.append(sparse_rows(places, values, size))
             chunks.append(hstack(parts, format="csr"))
         return vstack(chunks, format="csr")
 
