@@ -62,6 +62,11 @@ class Examples:
     def classes(self) -> list[str] | None:
         return said(self.path, "classes")
 
+    @property
+    def of_preferences(self) -> bool:
+        """Return whether each example is a pair of a preferred and a rejected answer."""
+        return "rejected" in (said(self.path, "input") or {})
+
     def has(self, column: str) -> bool:
         """Return whether the predictions have a column."""
         return column in columns_of(Path(f"predictions/{self.name}.parquet"))

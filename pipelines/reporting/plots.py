@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
-__all__ = ["Example", "Order", "average_precisions", "found_captions", "orders", "predicted"]
+__all__ = ["Example", "Order", "average_precisions", "found_captions", "orders", "predicted", "reliability"]
 
 # Font sizes are in points. An inch is 80 pixels of the page, so no label is smaller than 12 pixels.
 plt.rcParams.update({"font.size": 11, "axes.titlesize": 12, "axes.grid": True, "grid.alpha": 0.3})
@@ -36,6 +36,7 @@ CAPTION_LETTERS = 54  # letters per line
 CAPTION_LETTER, CAPTION_MARGIN = 0.09, 0.15
 CAPTION_STEP = 0.56  # between captions, which have two lines
 BEFORE_CAPTION = 0.2
+WILSON = 1.96  # standard errors of an interval
 
 
 Example = np.ndarray | str  # an image (height, width[, 3]) uint8, or text
@@ -187,6 +188,33 @@ def predicted(
     for axis, values, name in zip(axes, pairs, names, strict=True):
         axis.scatter(*values, s=6, alpha=0.4)
         axis.set(xlabel=f"predicted {name}", ylabel=f"true {name}")
+    _save(figure, path)
+
+
+def reliability(path: Path, leads: np.ndarray) -> None:
+    """Plot how often a model's preference was right against how sure it was, and give its log loss.
+
+    A model that is well calibrated lies on the diagonal: of the pairs with a probability of 0.8, 80% are right. Each
+    point has an equal number of pairs, and its 95% interval (Wilson).
+
+    Args:
+        path: the file for the picture.
+        leads: the log odds of each pair's preferred answer (n,); negative if the model preferred the other one.
+    """
+    sureness = 1 / (1 + np.exp(-np.abs(leads)))
+    right = np.where(leads == 0, 0.5, leads > 0)
+    points = np.array_split(sureness.argsort(kind="stable"), max(1, min(10, len(leads) // 20)))
+    count = np.array([len(pairs) for pairs in points])
+    predicted = np.array([sureness[pairs].mean() for pairs in points])
+    found = np.array([right[pairs].mean() for pairs in points])
+    half = WILSON * np.sqrt(found * (1 - found) / count + WILSON**2 / (4 * count**2)) / (1 + WILSON**2 / count)
+    middle = (found + WILSON**2 / (2 * count)) / (1 + WILSON**2 / count)
+    figure, (axis,) = _panels(1, columns=1, width=5.4, height=4.2)
+    axis.plot([0.5, 1], [0.5, 1], color="gray", linewidth=1)
+    axis.errorbar(predicted, found, yerr=[found - middle + half, middle + half - found], fmt="o", capsize=3)
+    axis.set(xlabel="predicted probability of the answer it prefers", ylabel="fraction of pairs where it was preferred")
+    loss, guess = np.logaddexp(0, -leads).mean(), np.log(2)
+    axis.set_title(f"{len(leads)} test pairs: log loss {loss:.3f} ({guess:.3f} with p = 0.5)")
     _save(figure, path)
 
 

@@ -147,8 +147,10 @@ def test_probabilities_of_preferences_are_as_sure_as_validation_was_right(monkey
         monkeypatch.setattr(QueryRanking, "scores", lambda *_, scores=scores: scores)
         QueryRanking().finish(network, val)
         assert network.recipe["preference_scale"] == pytest.approx(1 / stretched, rel=0.1)
+        scaled = scores * network.recipe["preference_scale"]
+        monkeypatch.setattr(QueryRanking, "scores", lambda *_, scores=scaled: scores)
         pair = QueryRanking().answers(network, None, torch.full((4000,), 2))[0]
-        margin = network.recipe["preference_scale"] * (pair["scores"][0] - pair["scores"][1])
+        margin = margins[0] * stretched * network.recipe["preference_scale"]
         assert pair["first_is_preferred"] == pytest.approx(1 / (1 + np.exp(-margin)), abs=1e-6)
 
 

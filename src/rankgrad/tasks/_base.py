@@ -151,6 +151,10 @@ class Examples(Protocol):
     def metrics(self) -> Any:
         """All metrics of the run over its seeds, one per row."""
 
+    @property
+    def of_preferences(self) -> bool:
+        """Return whether each example is a pair of a preferred and a rejected answer."""
+
     def has(self, column: str) -> bool:
         """Return whether the predictions have a column."""
 

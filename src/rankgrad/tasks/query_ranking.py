@@ -204,8 +204,13 @@ class QueryRanking(Task):
         return Ranker(name, network, train, val, objective, options, batch_size=self.training.ranker.batch_size)
 
     def scores(self, network: Any, inputs: Inputs, sizes: Tensor) -> Tensor:
-        """Return the score of each document (m,), on the CPU; `sizes` (n,) has the number of documents per query."""
-        return _scores(network, Queries(inputs.ready(network), sizes, torch.empty(0), None))
+        """Return the score of each document (m,), on the CPU; `sizes` (n,) has the number of documents per query.
+
+        Scores of a network that was trained on preferences are log odds, see `finish`: the probability that one of two
+        documents is preferred (Bradley and Terry 1952) is the sigmoid of their difference.
+        """
+        scores = _scores(network, Queries(inputs.ready(network), sizes, torch.empty(0), None))
+        return scores * network.recipe.get("preference_scale", 1.0)
 
     def predict(self, network: Any, split: Split) -> pa.Table:
         """Return one row per query: `id`, and the `scores` and `relevance` of its documents."""
@@ -247,19 +252,19 @@ class QueryRanking(Task):
         """Return the `scores` of each row's documents; only their order within a row is meaningful.
 
         If a network was trained on preferences, rows with two documents also get `first_is_preferred`: the probability
-        that the first is preferred (Bradley and Terry 1952), from the difference of scores on the scale of `finish`.
+        that the first is preferred, see `scores`.
         """
-        scores, scale = self.scores(network, inputs, sizes), network.recipe.get("preference_scale", 1.0)
+        scores = self.scores(network, inputs, sizes)
         answers: list[dict[str, Any]] = [{"scores": of_query.tolist()} for of_query in scores.split(sizes.tolist())]
         if network.recipe["input"].get("rejected"):
             for answer in answers:
                 if len(pair := answer["scores"]) == 2:
-                    answer["first_is_preferred"] = torch.tensor(scale * (pair[0] - pair[1])).sigmoid().item()
+                    answer["first_is_preferred"] = torch.tensor(pair[0] - pair[1]).sigmoid().item()
         return answers
 
     @torch.no_grad()
     def finish(self, network: Any, val: Split) -> None:
-        """Fit the scale that turns score differences into probabilities of preferences, on the validation pairs.
+        """Fit the scale that makes scores the log odds of preferences, on the validation pairs.
 
         Training makes differences too large if it separates all its pairs. The scale minimizes the log loss of the
         validation pairs and of two more, which have their mean difference and opposite preferences.
@@ -267,10 +272,8 @@ class QueryRanking(Task):
         if not network.recipe["input"].get("rejected") or val.sizes is None:
             return
         network.eval()
-        pairs = (val.sizes == 2).repeat_interleave(val.sizes)
-        scores = self.scores(network, val.inputs, val.sizes)[pairs].double().view(-1, 2)
-        relevance = val.truth[pairs].double().view(-1, 2)
-        differences = (scores[:, 0] - scores[:, 1]) * (relevance[:, 0] - relevance[:, 1]).sign()
+        network.recipe.pop("preference_scale", None)
+        differences = _leads(self.scores(network, val.inputs, val.sizes), val.truth, val.sizes)
         differences = differences[differences != 0]
         if not len(differences):
             return
@@ -280,7 +283,18 @@ class QueryRanking(Task):
         network.recipe["preference_scale"] = scales[losses.argmin()].item()
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
-        """Draw the relevance of the first documents of each query, in the true order and in the predicted order."""
+        """Draw the relevance of the first documents of each query, in the true order and in the predicted order.
+
+        For preferences, draw how often the answer that the network prefers was chosen, by how sure the network was.
+        """
+        if examples.of_preferences:
+            table = examples.predicted("scores", "relevance")
+            scores, sizes = lists_of(table, "scores", path="predictions")
+            relevance, _ = lists_of(table, "relevance", path="predictions")
+            leads = _leads(scores, relevance, sizes)
+            if len(leads):
+                plots.reliability(path, leads.numpy())
+            return len(leads) > 0
         queries, orders = [], []
         for number, row in enumerate(examples.predicted("scores", "relevance")[:SHOWN].to_pylist(), 1):
             relevance = np.array(row["relevance"])
@@ -296,6 +310,18 @@ class QueryRanking(Task):
 def _queries(inputs: Inputs, split: Split) -> Queries:
     assert split.sizes is not None
     return Queries(inputs, split.sizes, split.truth, split.weight)
+
+
+def _leads(scores: Tensor, relevance: Tensor, sizes: Tensor) -> Tensor:
+    """Return by how much the preferred document of each pair scores higher (pairs,); skip queries that are no pair.
+
+    >>> _leads(torch.tensor([1.0, 3.0, 5.0, 5.0, 4.0]), torch.tensor([0, 2, 1, 1, 0]), torch.tensor([2, 1, 2]))
+    tensor([2., 1.], dtype=torch.float64)
+    """
+    pairs = (sizes == 2).repeat_interleave(sizes)
+    (first, second), (first_truth, second_truth) = scores[pairs].double().view(-1, 2).T, relevance[pairs].view(-1, 2).T
+    signs = (first_truth - second_truth).sign()
+    return ((first - second) * signs)[signs != 0]
 
 
 def _scored(network: Any, inputs: Tensor, sizes: Tensor) -> Tensor:
