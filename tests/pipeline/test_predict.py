@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_named(workspace, file, contents, message):
         main([str(model), file])
 
 
-def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace, capsys, caplog):
+def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace, capsys, caplog, monkeypatch):
     model = trained(workspace / "model", "query_ranking", "features")
     documents = [[1.0, 2.0], [0.5, -1.0], [3.0, 0.25]]
     pq.write_table(pa.table({"id": ["p", "q"], "features": [documents[:2], documents[2:]]}), "lists.parquet")
@@ -168,6 +168,12 @@ def test_documents_of_a_query_are_a_list_in_a_row_or_rows_of_their_own(workspace
         caplog.clear()
         assert [row["id"] for row in answered(model, "rows.txt", capsys=capsys)] == ids
         assert ("row 3: no #docid" in caplog.text) == (ids == [1, 2, 3])
+    rows = pd.DataFrame(documents, columns=["age", "price"]).assign(qid=["p", "p", "q"], doc=["a", "b", "c"])
+    rows.iloc[[1, 2, 0]].to_csv("rows.csv", index=False)
+    rows = answered(model, "rows.csv", "--query", "qid", "--id", "doc", capsys=capsys)
+    scores = {row["id"]: row["score"] for row in rows}
+    assert [scores[name] for name in "abc"] == pytest.approx([*first["scores"], *second["scores"]])
+    monkeypatch.setattr("rankgrad.datasets.tables.rows.SORTED", 0)
     Path("rows.csv").write_text("qid,age,price\np,1,2\nq,0.5,-1\np,3,0.25\n")
     Path("rows.txt").write_text("0 qid:1 1:1 2:2\n1 qid:2 1:0.5 2:-1\n0 qid:1 1:3 2:0.25\n")
     Path("bad.csv").write_text("qid,age,price\nq,0.5,-1\np,1,2\np,3,cheap\n")

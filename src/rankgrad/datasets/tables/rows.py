@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -24,6 +25,7 @@ __all__ = ["OWN", "Named", "Roles", "Row", "asked", "own_columns", "pieces", "re
 T = TypeVar("T")
 
 DOCUMENTS = 16  # queries to answer at once
+SORTED = 2**26  # bytes of the largest file whose rows are sorted by query; of a larger one, one query is read at a time
 
 
 class Roles(NamedTuple):
@@ -649,9 +651,13 @@ class _Table:
 
     def _grouped(self, column: str) -> Iterator[Row]:
         """Yield queries from a table with a row for each document."""
+        named = ((self._query(column, number, cells), number, cells) for number, cells in self._numbered())
+        if self.path.stat().st_size <= SORTED:
+            places: dict[str, int] = {}
+            named = sorted(named, key=lambda row: places.setdefault(row[0], len(places)))
         seen = set()
-        for query, group in groupby(self._numbered(), key=lambda numbered: self._query(column, *numbered)):
-            numbers, rows = zip(*group, strict=True)
+        for query, group in groupby(named, key=itemgetter(0)):
+            _, numbers, rows = zip(*group, strict=True)
             if query in seen:
                 advice = "sort the table by this column"
                 if self.form == "svmlight":
