@@ -432,6 +432,23 @@ class _Columns:
         is_read = self.query in self.of_input and isinstance(cell, str)
         return key_in(spelled_alike(cell) if is_read else cell)
 
+    def documents_in(self, cells: _Cells) -> list[Any]:
+        """Return the documents that a row has in a list, as a request does; none if the row is a single document."""
+        return next(filter(self._is_list, (cells.row[column] for column in self.inputs[0].columns)), [])
+
+    def ids_in(self, cells: _Cells, documents: Sequence[Any]) -> list[Any]:
+        """Return the ids that a row has in a list for its documents, or else their numbers."""
+        ids = cells.row[self.id] if self.id else None
+        if not isinstance(ids, list):
+            return [*range(1, len(documents) + 1)]
+        return [_returned(name, number) for number, name in enumerate(ids, 1)]
+
+    def _is_list(self, cell: Any) -> bool:
+        """Return whether a cell has a list of documents, not a single one."""
+        if not isinstance(cell, list) or not self.type.vectors:
+            return isinstance(cell, list)
+        return bool(cell) and isinstance(cell[0], list | Mapping)
+
     def _check_query(self, cells: _Cells) -> None:
         """Raise ValueError if a row has several queries."""
         cell = cells.row[self.query] if self.query else None
@@ -455,10 +472,7 @@ class _Columns:
         entered = self.inputs[0]
         column = entered.columns[0]
         documents = cells.row[column]
-        is_list = isinstance(documents, list)
-        if is_list and entered.type.vectors:
-            is_list = bool(documents) and isinstance(documents[0], list | Mapping)
-        if not is_list:
+        if not self._is_list(documents):
             raise self._without_list(entered, f"{column} holds no list of documents, expected one")
         self._check_lengths(cells, column)
         return [{column: document} for document in self.emptied(documents)]
@@ -667,12 +681,11 @@ class _Table:
                     f"be ranked apart; {advice}"
                 )
             seen.add(query)
-            yield Row(
-                rows[0].row[column],
-                f"{self.path}: {column} {query}",
-                partial(self._documents, numbers, rows),
-                [self.columns.id_of(row, number) for number, row in zip(numbers, rows, strict=True)],
-            )
+            asked = partial(self._documents, numbers, rows)
+            ids = [self.columns.id_of(row, number) for number, row in zip(numbers, rows, strict=True)]
+            if len(rows) == 1 and (documents := self.columns.documents_in(rows[0])):
+                asked, ids = partial(self.columns.asked, rows[0]), self.columns.ids_in(rows[0], documents)
+            yield Row(rows[0].row[column], f"{self.path}: {column} {query}", asked, ids)
 
     def _documents(self, numbers: Sequence[int], rows: Sequence[_Cells]) -> dict[str, Any]:
         """Return the inputs of a query's documents; an error names the document's row."""
