@@ -27,6 +27,8 @@ class Vocabulary:
         pieces: also give numbers, by a hash, to each piece of 3 to 5 letters of a word and to each pair of neighboring
             words, of the first 200 words. Related or misspelled words then share numbers, and pairs such as `not good`
             have their own.
+        is_open: also give numbers, by a hash, to words that it lacks, so that equal ones have the same number; without
+            `pieces`.
 
     >>> vocabulary = Vocabulary.of(["a large three above a small seven", "a three"], least=2)
     >>> vocabulary.words
@@ -37,7 +39,7 @@ class Vocabulary:
     torch.Size([1, 13])
     """
 
-    def __init__(self, words: Sequence[str], *, pieces: bool = False):
+    def __init__(self, words: Sequence[str], *, pieces: bool = False, is_open: bool = False):
         if list(words[:2]) != [PADDING, UNKNOWN] or len(set(words)) != len(words):
             raise ValueError(
                 f"words is {list(words[:3])}..., expected {PADDING} and {UNKNOWN} first, and each word once"
@@ -47,7 +49,7 @@ class Vocabulary:
                 f"words has {several[0]!r:.60}, which is now split into several words: an older version wrote the "
                 "model, train it again"
             )
-        self.words, self.pieces = list(words), pieces
+        self.words, self.pieces, self.is_open = list(words), pieces, is_open
         self._numbers = {word: number for number, word in enumerate(self.words)}
 
     @classmethod
@@ -57,7 +59,7 @@ class Vocabulary:
         return cls([PADDING, UNKNOWN, *sorted(word for word, count in counts.items() if count >= least)])
 
     def __len__(self) -> int:
-        return len(self.words) + (2 * BUCKETS if self.pieces else 0)
+        return len(self.words) + BUCKETS * (2 * self.pieces + self.is_open)
 
     @property
     def first_piece(self) -> int:
@@ -65,8 +67,8 @@ class Vocabulary:
         return len(self.words) + BUCKETS
 
     def number_of(self, word: str) -> int:
-        """Return the number of a word; 1 if it is unknown."""
-        return self._numbers.get(word, 1)
+        """Return the number of a word; 1 if it is unknown, in a vocabulary that is not open."""
+        return self._numbers.get(word, len(self.words) + _bucket(word) if self.is_open else 1)
 
     def has_word_of(self, text: str) -> bool:
         """Return whether at least one word of a text is known."""

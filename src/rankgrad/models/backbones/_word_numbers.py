@@ -19,18 +19,23 @@ class WordBackbone(Backbone):
 
     Args:
         words: the vocabulary, see `rankgrad.vocabulary.Vocabulary`.
-        pieces: also give numbers to pieces of words and to pairs of words.
+        pieces, is_open: give numbers to more than the words, see there.
     """
 
     input, maps = "text", False
 
-    def __init__(self, words: Sequence[str], *, pieces: bool = False):
+    def __init__(self, words: Sequence[str], *, pieces: bool = False, is_open: bool = False):
         super().__init__()
-        self.vocabulary = Vocabulary(words, pieces=pieces)
+        self.vocabulary = Vocabulary(words, pieces=pieces, is_open=is_open)
 
     def tokenize(self, texts: Sequence[str]) -> Tensor:
         """Return word numbers (n, longest), see `rankgrad.vocabulary.Vocabulary.encode`."""
         return self.vocabulary.encode(texts)
+
+    def chunks(self, texts: Sequence[str]) -> Iterator[Tensor]:
+        """Yield the word numbers of texts, not of all at once, since each chunk is padded to its longest text."""
+        for first in range(0, len(texts), AT_ONCE):
+            yield self.tokenize(texts[first : first + AT_ONCE])
 
 
 class CountingBackbone(WordBackbone):
@@ -51,11 +56,6 @@ class CountingBackbone(WordBackbone):
         self.tf_idf = tf_idf
         self.pair = self.vocabulary.number_of(PAIR) if PAIR in words else None
         self.rarity = nn.Buffer(torch.ones(len(self.vocabulary)), persistent=is_kept)
-
-    def chunks(self, texts: Sequence[str]) -> Iterator[Tensor]:
-        """Yield the word numbers of texts, not of all at once, since each chunk is padded to its longest text."""
-        for first in range(0, len(texts), AT_ONCE):
-            yield self.tokenize(texts[first : first + AT_ONCE])
 
     def fit_rarity(self, texts: Sequence[str]) -> None:
         """Set the rarity of each word to 1 + log((1 + N) / (1 + texts that have it)), for N training texts.
@@ -116,6 +116,9 @@ def sides(tokens: Tensor, pair: int) -> tuple[Tensor, Tensor]:
         tokens: word numbers (n, longest), padded with 0.
         pair: the number of `rankgrad.plain_text.PAIR`, which separates the two texts.
 
+    Raises:
+        ValueError: a text is not a pair, or one of its sides has no words.
+
     >>> import torch
     >>> first, second = sides(torch.tensor([[5, 2, 6, 7, 0]]), pair=2)
     >>> first.int().tolist(), second.int().tolist()
@@ -123,4 +126,9 @@ def sides(tokens: Tensor, pair: int) -> tuple[Tensor, Tensor]:
     """
     is_pair = tokens == pair
     is_word, is_behind = (tokens != 0) & ~is_pair, is_pair.cumsum(1) > 0
-    return is_word & ~is_behind, is_word & is_behind
+    is_first, is_second = is_word & ~is_behind, is_word & is_behind
+    if bool((wrong := ~(is_first.any(1) & is_second.any(1))).any()):
+        raise ValueError(
+            f"text {int(wrong.nonzero()[0])} is not a pair, expected two texts with at least one word each"
+        )
+    return is_first, is_second

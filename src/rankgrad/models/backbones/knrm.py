@@ -81,10 +81,6 @@ class Knrm(WordBackbone):
 
     def forward(self, tokens: Tensor) -> Tensor:
         is_first, is_second = sides(tokens, self.pair)
-        if bool((wrong := ~(is_first.any(1) & is_second.any(1))).any()):
-            raise ValueError(
-                f"text {int(wrong.nonzero()[0])} is not a pair, expected two texts with at least one word each"
-            )
         longest = int(is_first.sum(1).max())
         first, is_first = tokens[:, :longest], is_first[:, :longest]
         # The vector of words not in training is 0, so they are unrelated to all words (cosine 0).

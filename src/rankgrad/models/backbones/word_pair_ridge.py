@@ -1,6 +1,6 @@
 """Ridge regression on the words of two texts and on pairs of them, fitted when the network is built."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +13,6 @@ from rankgrad.plain_text import PAIR
 
 __all__ = ["WordPairRidge"]
 
-AT_ONCE = 256  # pairs of texts to read together
 BUCKETS = 2**18  # weights that all pairs of words share
 RAREST = (16, 64)  # words of the first text and of the second text that form pairs
 SATURATION, BY_LENGTH = 1.2, 0.75  # k1 and b of BM25
@@ -41,8 +40,8 @@ class WordPairRidge(FittedBackbone, WordBackbone):
     logarithm of the passage's length, which stays within that of training. $U$ learns which words are good answers, and
     $W$ which words belong together, such as `bill` and `invoice`; u has length 1, and so has v over the 16 rarest words
     of the query and the 64 rarest of the passage, and $r = \log\frac{1 + N}{1 + n}$ for a word in n of N training
-    queries, or $r'$ passages. Words not in training have no pairs, but make a passage longer, and a query harder to
-    match. Fitting takes up to 12 kB per passage.
+    queries, or $r'$ passages. Words not in training have no pairs, but match if they are equal. Fitting takes up to
+    12 kB per passage.
 
     Args:
         words: the vocabulary, with `rankgrad.plain_text.PAIR`.
@@ -71,26 +70,27 @@ class WordPairRidge(FittedBackbone, WordBackbone):
     input, tasks = "text_pair", ("query_ranking",)
 
     def __init__(self, *, words: Sequence[str], outputs: int, penalty: float = 1e-4, answers: bool = False):
-        super().__init__(words)
+        super().__init__(words, is_open=True)
         check_positive("penalty", penalty)
         self.penalty, self.size, self.answers = penalty, outputs, answers
         self.pair = number_of_pair(self.vocabulary)
-        self.rarity = nn.Buffer(torch.zeros(len(words)))  # of each word in second texts
-        self.pair_weights = nn.Buffer(torch.zeros(2, len(words)))  # of each word in first texts, and in second texts
+        count = len(self.vocabulary)
+        self.rarity = nn.Buffer(torch.zeros(count))  # of each word in second texts
+        self.pair_weights = nn.Buffer(torch.zeros(2, count))  # of each word in first texts, and in second texts
         self.mean_length = nn.Buffer(torch.ones(()))
         self.lengths = nn.Buffer(torch.tensor([1.0, 1.0]))  # the least and the largest
         self.center, self.spread = nn.Buffer(torch.zeros(MATCHES)), nn.Buffer(torch.ones(MATCHES))
-        self.sizes = (MATCHES, len(words), BUCKETS)
+        self.sizes = (MATCHES, count, BUCKETS)
         self.weights = nn.Parameter(torch.zeros(sum(self.sizes), outputs))
         self.biases = nn.Parameter(torch.zeros(outputs))
 
     def _fit(self, split: Any) -> None:
         texts = split.inputs.items
         self._fit_rarity(texts)
-        lengths = torch.cat([sides(tokens, self.pair)[1].sum(1) for tokens in self._chunks(texts)]).double()
+        lengths = torch.cat([sides(tokens, self.pair)[1].sum(1) for tokens in self.chunks(texts)]).double()
         self.mean_length.copy_(lengths.mean())
         self.lengths.copy_(torch.stack([lengths.min(), lengths.max()]))
-        matches = torch.cat([self._matches(*self._words(tokens)) for tokens in self._chunks(texts)])
+        matches = torch.cat([self._matches(*self._words(tokens)) for tokens in self.chunks(texts)])
         self.center.copy_(matches.mean(0))
         self.spread.copy_(matches.std(0, correction=0).clamp(min=1e-6))
         weights, biases = linear_weights(self._matrix(texts), split, self.penalty)
@@ -108,19 +108,14 @@ class WordPairRidge(FittedBackbone, WordBackbone):
                 scores = scores + torch.einsum("np,npk->nk", values.to(of_places.dtype), of_places[places])
             return scores
 
-    def _chunks(self, texts: Sequence[str]) -> Iterator[Tensor]:
-        for first in range(0, len(texts), AT_ONCE):
-            yield self.tokenize(texts[first : first + AT_ONCE])
-
     def _fit_rarity(self, texts: Sequence[str]) -> None:
         for side in (0, 1):
             of_side = list(dict.fromkeys(text.split(PAIR)[side] for text in texts))
             having = torch.zeros(len(self.rarity))
-            for tokens in self._chunks(of_side):
+            for tokens in self.chunks(of_side):
                 words = _different(tokens)
                 having += torch.bincount(words.numbers[words.counts > 0], minlength=len(having))
             rarity = torch.log((1 + len(of_side)) / (1 + having))
-            having[:2] = 0  # padding, and words that a vocabulary of frequent words lacks
             self.pair_weights[side] = rarity.square() * (having > 0)
             if side == 1:
                 self.rarity.copy_(rarity)
@@ -128,10 +123,6 @@ class WordPairRidge(FittedBackbone, WordBackbone):
     def _words(self, tokens: Tensor) -> tuple[Words, Words]:
         """Return the words of the first and of the second texts."""
         is_first, is_second = sides(tokens, self.pair)
-        if bool((wrong := ~(is_first.any(1) & is_second.any(1))).any()):
-            raise ValueError(
-                f"text {int(wrong.nonzero()[0])} is not a pair, expected two texts with at least one word each"
-            )
         return _different(tokens.masked_fill(~is_first, 0)), _different(tokens.masked_fill(~is_second, 0))
 
     def _read(self, tokens: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -152,7 +143,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
 
     def _matches(self, first: Words, second: Words) -> Tensor:
         place = torch.searchsorted(second.numbers, first.numbers).clamp(max=second.numbers.shape[1] - 1)
-        is_equal = (second.numbers.gather(1, place) == first.numbers) & (first.numbers > 1)  # 1 is any unknown word
+        is_equal = (second.numbers.gather(1, place) == first.numbers) & (first.numbers > 0)
         count = second.counts.gather(1, place) * is_equal
         rarity = self.rarity[first.numbers] * (first.counts > 0)
         length = second.counts.sum(1, keepdim=True)
@@ -180,7 +171,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         from scipy.sparse import csr_matrix, hstack, vstack
 
         chunks = []
-        for tokens in self._chunks(texts):
+        for tokens in self.chunks(texts):
             matches, *sparse = self._read(tokens)
             parts = [csr_matrix(matches.double().numpy())]
             for (places, values), size in zip(sparse, self.sizes[1:], strict=True):
