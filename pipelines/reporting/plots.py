@@ -191,7 +191,7 @@ def predicted(
     _save(figure, path)
 
 
-def reliability(path: Path, leads: np.ndarray) -> None:
+def reliability(path: Path, leads: np.ndarray, weight: np.ndarray) -> None:
     """Plot how often a model's preference was right against how sure it was, and give its log loss.
 
     A model that is well calibrated lies on the diagonal: of the pairs with a probability of 0.8, 80% are right. Each
@@ -200,20 +200,23 @@ def reliability(path: Path, leads: np.ndarray) -> None:
     Args:
         path: the file for the picture.
         leads: the log odds of each pair's preferred answer (n,); negative if the model preferred the other one.
+        weight: the weight of each pair (n,).
     """
     sureness = 1 / (1 + np.exp(-np.abs(leads)))
     right = np.where(leads == 0, 0.5, leads > 0)
     points = np.array_split(sureness.argsort(kind="stable"), max(1, min(10, len(leads) // 20)))
     count = np.array([len(pairs) for pairs in points])
-    predicted = np.array([sureness[pairs].mean() for pairs in points])
-    found = np.array([right[pairs].mean() for pairs in points])
+    predicted, found = (
+        np.array([np.average(values[pairs], weights=weight[pairs]) for pairs in points]) for values in (sureness, right)
+    )
     half = WILSON * np.sqrt(found * (1 - found) / count + WILSON**2 / (4 * count**2)) / (1 + WILSON**2 / count)
     middle = (found + WILSON**2 / (2 * count)) / (1 + WILSON**2 / count)
     figure, (axis,) = _panels(1, columns=1, width=5.4, height=4.2)
     axis.plot([0.5, 1], [0.5, 1], color="gray", linewidth=1)
-    axis.errorbar(predicted, found, yerr=[found - middle + half, middle + half - found], fmt="o", capsize=3)
+    ends = np.clip([found - middle + half, middle + half - found], 0, None)  # rounding may make 0 negative
+    axis.errorbar(predicted, found, yerr=ends, fmt="o", capsize=3)
     axis.set(xlabel="predicted probability of the answer it prefers", ylabel="fraction of pairs where it was preferred")
-    loss, guess = np.logaddexp(0, -leads).mean(), np.log(2)
+    loss, guess = np.average(np.logaddexp(0, -leads), weights=weight), np.log(2)
     axis.set_title(f"{len(leads)} test pairs: log loss {loss:.3f} ({guess:.3f} with p = 0.5)")
     _save(figure, path)
 

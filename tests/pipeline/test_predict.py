@@ -10,15 +10,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
 
 from rankgrad import lookup
 from rankgrad.cli import answers as answering
 from rankgrad.cli.answers import answers, write
 from rankgrad.cli.predict import main, run
+from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.tables.rows import Roles, read
+from rankgrad.inputs import Inputs
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.io.parquet import IMAGE
+from rankgrad.plain_text import PAIR
+from rankgrad.tasks.query_ranking import QueryRanking
 
 from conftest import encoded, small_network  # isort: skip
 
@@ -278,3 +283,62 @@ def test_a_file_is_read_by_the_format_and_the_columns_that_the_model_learned_fro
     with pytest.raises(SystemExit, match="--encoding utf-16"):
         main([str(model), "rows.csv"])
     assert [row["id"] for row in answered(model, "rows.csv", "--encoding", "utf-16", capsys=capsys)] == ["ö"]
+
+
+@pytest.fixture(scope="module")
+def reranker(tmp_path_factory) -> Path:
+    """A model that was fitted to the passages of three questions."""
+    texts = [f"{query}{PAIR}{passage}" for query in ("pay a bill", "a late parcel", "print") for passage in PASSAGES]
+    about = {"kind": "text_pair", "columns": ["query", "passage"], "query": "query", "id": "docid"}
+    split = Split(Inputs(about, texts), torch.eye(3).flatten(), torch.full((3,), 3))
+    model = {"name": "identity", "args": {}, "backbone": {"name": "word_pair_ridge", "args": {}}}
+    folder = tmp_path_factory.mktemp("reranker")
+    save_model(folder, QueryRanking().build(model, split, seed=0))
+    return folder
+
+
+PASSAGES = ["pay an invoice", "the parcel is late", "print a photo"]
+
+
+def test_documents_in_lists_get_the_scores_of_rows_of_their_own(workspace, capsys, reranker):
+    table = pd.DataFrame({"query": "a bill", "passage": PASSAGES, "docid": [*"abc"]})
+    table.iloc[[2, 0, 1]].to_csv("rows.csv", index=False)
+    score_of = {row["id"]: row["score"] for row in answered(reranker, "rows.csv", capsys=capsys)}
+    listed = {"query": "a bill", "passage": PASSAGES, "docid": [*"abc"]}
+    Path("lists.jsonl").write_text(json.dumps(listed))
+    pd.DataFrame([listed | {name: json.dumps(listed[name]) for name in ("passage", "docid")}]).to_csv("lists.csv")
+    for file in ("lists.jsonl", "lists.csv"):
+        rows = answered(reranker, file, capsys=capsys)
+        assert {row["id"]: row["score"] for row in rows} == pytest.approx(score_of)
+    for of_query, expected in (({"docid": "q7"}, "q7"), ({}, "a bill")):  # no ids of documents: one answer
+        Path("lists.jsonl").write_text(json.dumps({"query": "a bill", "passage": PASSAGES} | of_query))
+        [row] = answered(reranker, "lists.jsonl", capsys=capsys)
+        assert (row["id"], row["scores"]) == (expected, pytest.approx([score_of[name] for name in "abc"]))
+
+
+@pytest.mark.parametrize(
+    ("file", "contents", "message"),
+    [
+        ("a.csv", "query,passage\nbill,\"['pay', 'print']\"\n", "row 1: passage is .*expected .*a list as JSON"),
+        (
+            "a.jsonl",
+            '{"query": "a", "passage": ["pay"]}\n{"query": "A", "passage": ["in"]}\n',
+            "row 2: .*in row 1",
+        ),
+        ("a.jsonl", '{"query": "a", "passage": []}\n', "query a: .*is empty, expected at least one document"),
+        ("a.jsonl", '{"query": "a", "passage": ["pay"], "docid": ["b", "c"]}\n', "query a: lists of different lengths"),
+    ],
+)
+def test_lists_of_documents_that_cannot_be_read_are_named(workspace, reranker, file, contents, message):
+    Path(file).write_text(contents)
+    with pytest.raises(SystemExit, match=message):
+        main([str(reranker), file])
+
+
+def test_unknown_words_match_if_they_are_equal(workspace, capsys, reranker):
+    rows = [{"query": query, "passage": passage} for query, passage in (("zeppelin", "a zeppelin"), ("???", "!!!"))]
+    rows += [{"query": row["query"], "passage": "a dirigible"} for row in rows]
+    pd.DataFrame(rows).to_csv("rows.csv", index=False)
+    equal, other_mark, without, without_mark = (row["score"] for row in answered(reranker, "rows.csv", capsys=capsys))
+    assert equal != pytest.approx(without)
+    assert other_mark == pytest.approx(without_mark, abs=1e-6)

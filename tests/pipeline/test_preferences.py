@@ -1,6 +1,7 @@
 """Preferences, and texts that are read or searched together with their query: tables, models of them, answers."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from laws.tables import made as read
 from starlette.testclient import TestClient
 
+from pipelines.reporting import plots
 from pipelines.serving import server
 from rankgrad.cli import predict
 from rankgrad.cli.answers import Gallery
@@ -250,3 +252,22 @@ def test_a_gallery_leaves_out_what_it_cannot_read_and_says_so(tmp_path, caplog):
     pd.DataFrame({"caption": ["unbekannt"]}).to_csv(tmp_path / "captions.csv", index=False)
     with pytest.raises(ValueError, match="no rows: .*caption"):
         Gallery(folder, tmp_path / "captions.csv", Roles(captions=True))
+
+
+def test_the_scale_of_probabilities_follows_the_weights_of_pairs(monkeypatch):
+    scores = torch.tensor([2.0, 0, 2, 0, 0, 2]).double()  # two right pairs, and one wrong one
+    monkeypatch.setattr(QueryRanking, "scores", lambda *_: scores)
+    scales = []
+    for of_wrong in (0.1, 1.0):
+        val = Split(of_strings(["a"] * 6), torch.tensor([1.0, 0] * 3), torch.full((3,), 2))
+        val = replace(val, weight=torch.tensor([1.0, 1.0, of_wrong]))
+        network = SimpleNamespace(recipe={"input": {"rejected": "loser"}}, eval=lambda: None)
+        QueryRanking().finish(network, val)
+        scales.append(network.recipe["preference_scale"])
+    assert scales[0] > 1.5 * scales[1]
+
+
+@pytest.mark.parametrize("pairs", [1, 21, 31, 120])
+def test_reliability_is_drawn_if_all_pairs_are_right(tmp_path, pairs):
+    plots.reliability(tmp_path / "a.png", np.linspace(1, 2, pairs), np.ones(pairs))
+    assert (tmp_path / "a.png").stat().st_size > 0

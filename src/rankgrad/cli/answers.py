@@ -159,6 +159,9 @@ class Gallery:
                 source, len(broken), broken[0]["id"], broken[0]["error"],
             )  # fmt: skip
         self.ids = [row["id"] for row in rows]
+        for row_id in self.ids:
+            if isinstance(row_id, list):
+                raise ValueError(f"{source}: the id {str(row_id)[:60]} is a list, expected one for each row to search")
         self.embeddings = np.array([row["embedding"] for row in rows])
 
     def best(self, embedding: list[float], count: int = FOUND) -> list[Answer]:

@@ -251,15 +251,17 @@ class QueryRanking(Task):
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
         """Return the `scores` of each row's documents; only their order within a row is meaningful.
 
-        If a network was trained on preferences, rows with two documents also get `first_is_preferred`: the probability
-        that the first is preferred, see `scores`.
+        If a network was trained on preferences, `first_is_preferred` is the probability that the first of two documents
+        is preferred, see `scores`; None for rows with another number of documents.
         """
         scores = self.scores(network, inputs, sizes)
         answers: list[dict[str, Any]] = [{"scores": of_query.tolist()} for of_query in scores.split(sizes.tolist())]
         if network.recipe["input"].get("rejected"):
             for answer in answers:
+                probability = None
                 if len(pair := answer["scores"]) == 2:
-                    answer["first_is_preferred"] = torch.tensor(pair[0] - pair[1]).sigmoid().item()
+                    probability = torch.tensor(pair[0] - pair[1]).sigmoid().item()
+                answer["first_is_preferred"] = probability
         return answers
 
     @torch.no_grad()
@@ -273,13 +275,14 @@ class QueryRanking(Task):
             return
         network.eval()
         network.recipe.pop("preference_scale", None)
-        differences = _leads(self.scores(network, val.inputs, val.sizes), val.truth, val.sizes)
-        differences = differences[differences != 0]
-        if not len(differences):
+        leads, pairs = _leads(self.scores(network, val.inputs, val.sizes), val.truth, val.sizes)
+        if not leads.any():
             return
-        usual = differences.abs().mean()
+        weight = torch.ones_like(leads) if val.weight is None else val.weight[pairs].double()
+        weight = torch.cat([weight / weight.mean(), torch.ones(2, dtype=torch.float64)])
+        usual = leads[leads != 0].abs().mean()
         scales = torch.logspace(-2, 2, 401, dtype=torch.float64) / usual
-        losses = softplus(-scales.unsqueeze(1) * torch.cat([differences, usual.view(1), -usual.view(1)])).sum(1)
+        losses = softplus(-scales.unsqueeze(1) * torch.cat([leads, usual.view(1), -usual.view(1)])) @ weight
         network.recipe["preference_scale"] = scales[losses.argmin()].item()
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
@@ -291,9 +294,12 @@ class QueryRanking(Task):
             table = examples.predicted("scores", "relevance")
             scores, sizes = lists_of(table, "scores", path="predictions")
             relevance, _ = lists_of(table, "relevance", path="predictions")
-            leads = _leads(scores, relevance, sizes)
+            leads, pairs = _leads(scores, relevance, sizes)
             if len(leads):
-                plots.reliability(path, leads.numpy())
+                weight = np.ones(len(leads))
+                if examples.has("weight"):
+                    weight = examples.predicted("weight")["weight"].to_numpy()[pairs.numpy()]
+                plots.reliability(path, leads.numpy(), weight)
             return len(leads) > 0
         queries, orders = [], []
         for number, row in enumerate(examples.predicted("scores", "relevance")[:SHOWN].to_pylist(), 1):
@@ -312,16 +318,18 @@ def _queries(inputs: Inputs, split: Split) -> Queries:
     return Queries(inputs, split.sizes, split.truth, split.weight)
 
 
-def _leads(scores: Tensor, relevance: Tensor, sizes: Tensor) -> Tensor:
-    """Return by how much the preferred document of each pair scores higher (pairs,); skip queries that are no pair.
+def _leads(scores: Tensor, relevance: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return by how much the preferred document of each pair scores higher (pairs,), and the pairs' rows among queries.
+
+    Queries that are no pair, and ties, are left out.
 
     >>> _leads(torch.tensor([1.0, 3.0, 5.0, 5.0, 4.0]), torch.tensor([0, 2, 1, 1, 0]), torch.tensor([2, 1, 2]))
-    tensor([2., 1.], dtype=torch.float64)
+    (tensor([2., 1.], dtype=torch.float64), tensor([0, 2]))
     """
     pairs = (sizes == 2).repeat_interleave(sizes)
     (first, second), (first_truth, second_truth) = scores[pairs].double().view(-1, 2).T, relevance[pairs].view(-1, 2).T
     signs = (first_truth - second_truth).sign()
-    return ((first - second) * signs)[signs != 0]
+    return ((first - second) * signs)[signs != 0], (sizes == 2).nonzero().squeeze(1)[signs != 0]
 
 
 def _scored(network: Any, inputs: Tensor, sizes: Tensor) -> Tensor:

@@ -405,7 +405,7 @@ def _in_place_of(name: str, frequent: Sequence[str]) -> str:
 
 
 def _understood_groups(table: TableOptions, path: Path, frame: pd.DataFrame) -> dict[str, str]:
-    """Return a line on the number and sizes of groups, and one on texts of queries that have several ids."""
+    """Return a line on the number and sizes of groups, and one on texts of queries with several ids, or vice versa."""
     sizes = frame["truth"].map(len) if table.relevance else frame["group"].value_counts()
     lines = {"groups": f"{len(sizes)} of {table.group}, with {sizes.min()} to {sizes.max()} rows"}
     if table.within:
@@ -413,10 +413,19 @@ def _understood_groups(table: TableOptions, path: Path, frame: pd.DataFrame) -> 
         lines["groups"] += ", each compared within"
         lines["groups"] += f"; {without_order} have one row or equal targets" if without_order else ""
     is_by_query = table.relevance and table.split_group == table.group
-    if is_by_query and table.text_pair and (repeated := _queries_of_several_ids(frame)):
-        lines["queries"] = f"{len(repeated)} texts have several {table.group}, such as {repeated[0][:60]!r}"
-        advice = f"if these are one query, write `group: {table.text_pair[0]}`"
-        logging.warning("%s: %s; %s", path, lines["queries"], advice)
+    if is_by_query and table.text_pair:
+        texts = frame["input"].map(lambda documents: [*dict.fromkeys(document[0] for document in documents)])
+        firsts = texts.str[0]
+        counts = []
+        if repeated := firsts[firsts.duplicated()].drop_duplicates().tolist():
+            counts.append(f"{len(repeated)} texts have several {table.group}, such as {repeated[0][:60]!r}")
+        if several := texts[texts.map(len) > 1].tolist():
+            first, second = (text[:60] for text in several[0][:2])
+            counts.append(f"{len(several)} {table.group} have several texts, such as {first!r} and {second!r}")
+        if counts:
+            lines["queries"] = "; ".join(counts)
+            advice = f"if each text is a query, write `group: {table.text_pair[0]}`"
+            logging.warning("%s: %s; %s", path, lines["queries"], advice)
     return lines
 
 
@@ -453,19 +462,18 @@ def _repeated_rows(table: TableOptions, path: Path, frame: pd.DataFrame) -> str:
     count = int(contents.duplicated().sum())
     if not count:
         return ""
-    logging.warning("%s: %d %s", path, count, what)
-    return f"{count} {what}"
+    line = f"{count} {what}"
+    if table.lists:
+        grades = contents.assign(grade=frame["truth"].explode().to_numpy())
+        if differing := int(grades.drop_duplicates().duplicated(["input", "query"]).sum()):
+            line += f", {differing} of them with another grade"
+    logging.warning("%s: %s", path, line)
+    return line
 
 
 def _hash(cell: Any) -> int:
     """Return a hash of the contents of an input or a truth."""
     return hash(cell.tobytes() if isinstance(cell, np.ndarray) else str(cell))
-
-
-def _queries_of_several_ids(frame: pd.DataFrame) -> list[str]:
-    """Return the query texts that occur under several ids."""
-    texts = frame["input"].map(lambda documents: documents[0][0])
-    return texts[texts.duplicated()].drop_duplicates().tolist()
 
 
 def _understood_numbers(

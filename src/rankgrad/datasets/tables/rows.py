@@ -18,7 +18,7 @@ from rankgrad.inputs.text import Text
 from rankgrad.io.written import encodable
 from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import Writing, number_at, number_in, vector_in, writing_of
-from rankgrad.plain_text import key_in, parts_in, spelled_alike, text_in
+from rankgrad.plain_text import key_in, parsed_json, parts_in, spelled_alike, text_in
 
 __all__ = ["OWN", "Named", "Roles", "Row", "asked", "own_columns", "pieces", "read", "table_of"]
 
@@ -182,6 +182,20 @@ def _as_lists(cell: Any) -> Any:
     return [_as_lists(value) for value in values] if isinstance(values, list) and cell.dtype == object else values
 
 
+def _list_in(cell: Any) -> Any:
+    """Return the list that a cell of a text file has as JSON, or else the cell.
+
+    Raises:
+        ValueError: the cell has a list of texts in another form, such as pandas writes.
+    """
+    if not isinstance(cell, str) or not cell.endswith("]") or not cell.startswith(("['", '["', "[]")):
+        return cell
+    try:
+        return parsed_json(cell)
+    except ValueError:
+        raise ValueError(f"{cell[:60]!r}, expected a text, or a list as JSON, as `json.dumps` writes it") from None
+
+
 @dataclass(frozen=True)
 class _Input:
     """An input of a model: its columns, the name that the task gives it, and its type."""
@@ -336,6 +350,8 @@ class _Columns:
         if folder is not None and self.group is None and self.about.get("group"):
             _log_without_group(self.about["group"])
         self.query = None
+        if roles.query is not None and self.task != "query_ranking":
+            raise ValueError(f"--query {roles.query}: the model does not rank documents of queries: leave it out")
         if self.task == "query_ranking":
             self.query = roles.query or self._first(self.about.get("query"), "qid" if form == "svmlight" else None)
         self.rejected = self._rejected(roles)
@@ -397,7 +413,14 @@ class _Columns:
         """Return the column of rejected inputs, if the rows are preferences as in training."""
         column, columns = self.about.get("rejected"), self.about.get("columns")
         is_pair = bool(self.inputs) and columns == self.inputs[0].columns
-        return column if column in self.names and not roles.query and is_pair else None
+        if column not in self.names or not is_pair:
+            return None
+        if roles.query:
+            raise ValueError(
+                f"--query {roles.query}: is for a table with a row for each answer, but this one has the column "
+                f"{column}: leave one of them out"
+            )
+        return column
 
     # Rows.
 
@@ -432,32 +455,30 @@ class _Columns:
         is_read = self.query in self.of_input and isinstance(cell, str)
         return key_in(spelled_alike(cell) if is_read else cell)
 
-    def documents_in(self, cells: _Cells) -> list[Any]:
-        """Return the documents that a row has in a list, as a request does; none if the row is a single document."""
-        return next(filter(self._is_list, (cells.row[column] for column in self.inputs[0].columns)), [])
-
-    def ids_in(self, cells: _Cells, documents: Sequence[Any]) -> list[Any]:
-        """Return the ids that a row has in a list for its documents, or else their numbers."""
-        ids = cells.row[self.id] if self.id else None
-        if not isinstance(ids, list):
-            return [*range(1, len(documents) + 1)]
-        return [_returned(name, number) for number, name in enumerate(ids, 1)]
+    def documents_in(self, cells: _Cells) -> list[Any] | None:
+        """Return the documents that a row has in a list, as a request does; None if the row is a single document."""
+        return next(filter(self._is_list, (cells.row[column] for column in self.inputs[0].columns)), None)
 
     def _is_list(self, cell: Any) -> bool:
         """Return whether a cell has a list of documents, not a single one."""
-        if not isinstance(cell, list) or not self.type.vectors:
+        columns = self.inputs[0].columns
+        is_vector = self.type.vectors and len(columns) == 1 and columns != columns_of(self.features)
+        if not isinstance(cell, list) or not is_vector:
             return isinstance(cell, list)
         return bool(cell) and isinstance(cell[0], list | Mapping)
 
     def _check_query(self, cells: _Cells) -> None:
         """Raise ValueError if a row has several queries."""
-        cell = cells.row[self.query] if self.query else None
+        column = self.query
+        if column is None and self.type.columns == 2 and len(self.inputs[0].columns) == 2:
+            column = self.inputs[0].columns[0]  # of preferences
+        cell = cells.row[column] if column else None
         try:
             queries = {self.query_in(name) for name in cell} - {""} if isinstance(cell, list) else set()
         except ValueError as error:
-            raise ValueError(f"{self.query} has {error}") from error
+            raise ValueError(f"{column} has {error}") from error
         if len(queries) > 1:
-            raise ValueError(f"{self.query} has {len(queries)} queries, expected one in each row")
+            raise ValueError(f"{column} has {len(queries)} queries, expected one in each row")
 
     def _pair(self, column: str, cells: _Cells) -> list[Any]:
         """Return two documents: the preferred one, and the same with the rejected column in place of its last."""
@@ -624,10 +645,11 @@ class _Table:
         )  # fmt: skip
         number = left_out = 0
         is_filled = bool(fills_of(tuple(columns.features)))
+        has_lists = columns.query is not None and "text" in columns.type.backbones and self.form in ("csv", "tsv")
         for piece in pieces:
             for row in piece.astype(object).to_dict("records"):
                 number += 1
-                cells = columns.cells(row)
+                cells = columns.cells(self._with_lists(number, row) if has_lists else row)
                 if is_filled and all(is_empty(cells.row[column]) for column in columns.of_input):  # as in training
                     left_out += 1
                     continue
@@ -636,6 +658,16 @@ class _Table:
                 yield number, cells
         if left_out:
             log_once(f"{self.path}: {left_out} of {number} rows without input, such as totals, are left out")
+
+    def _with_lists(self, number: int, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row whose cells may be lists of documents and of their ids."""
+        cells = {}
+        for column, cell in row.items():
+            try:
+                cells[column] = _list_in(cell)
+            except ValueError as error:
+                raise ValueError(f"{self._place(number)}: {column} is {error}") from error
+        return cells
 
     def _vector(self, number: int, numbers: list[Any]) -> list[Any]:
         """Return an SVMlight vector as in training: starting at the lowest index, padded with zeros.
@@ -666,7 +698,7 @@ class _Table:
     def _grouped(self, column: str) -> Iterator[Row]:
         """Yield queries from a table with a row for each document."""
         named = ((self._query(column, number, cells), number, cells) for number, cells in self._numbered())
-        if self.path.stat().st_size <= SORTED:
+        if self.form != "svmlight" and self.path.stat().st_size <= SORTED:  # SVMlight's rows take far more memory
             places: dict[str, int] = {}
             named = sorted(named, key=lambda row: places.setdefault(row[0], len(places)))
         seen = set()
@@ -681,11 +713,25 @@ class _Table:
                     f"be ranked apart; {advice}"
                 )
             seen.add(query)
+            if (documents := self.columns.documents_in(rows[0])) is not None:
+                if len(rows) > 1:
+                    raise ValueError(
+                        f"{self._place(numbers[1])}: {column} {query} is in row {numbers[0]}, too, which has a list of "
+                        "documents: put all documents of a query into one list, or name the queries differently"
+                    )
+                yield self._listed(rows[0], column, query, documents)
+                continue
             asked = partial(self._documents, numbers, rows)
             ids = [self.columns.id_of(row, number) for number, row in zip(numbers, rows, strict=True)]
-            if len(rows) == 1 and (documents := self.columns.documents_in(rows[0])):
-                asked, ids = partial(self.columns.asked, rows[0]), self.columns.ids_in(rows[0], documents)
             yield Row(rows[0].row[column], f"{self.path}: {column} {query}", asked, ids)
+
+    def _listed(self, cells: _Cells, column: str, query: str, documents: Sequence[Any]) -> Row:
+        """Return a query whose documents are in a list; with a list of their ids, each has an answer of its own."""
+        name, ids = cells.row[column], cells.row[self.columns.id] if self.columns.id else None
+        place, asked = f"{self.path}: {column} {query}", partial(self.columns.asked, cells)
+        if not isinstance(ids, list) or len(ids) != len(documents):
+            return Row(name if ids is None or isinstance(ids, list) else ids, place, asked)
+        return Row(name, place, asked, [_returned(of_document, number) for number, of_document in enumerate(ids, 1)])
 
     def _documents(self, numbers: Sequence[int], rows: Sequence[_Cells]) -> dict[str, Any]:
         """Return the inputs of a query's documents; an error names the document's row."""

@@ -143,7 +143,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
 
     def _matches(self, first: Words, second: Words) -> Tensor:
         place = torch.searchsorted(second.numbers, first.numbers).clamp(max=second.numbers.shape[1] - 1)
-        is_equal = (second.numbers.gather(1, place) == first.numbers) & (first.numbers > 0)
+        is_equal = (second.numbers.gather(1, place) == first.numbers) & (first.numbers > 1)  # 1 is any unknown mark
         count = second.counts.gather(1, place) * is_equal
         rarity = self.rarity[first.numbers] * (first.counts > 0)
         length = second.counts.sum(1, keepdim=True)
