@@ -104,6 +104,7 @@ def guess(
     for column in columns.all.values():
         check_cells(column, is_writing_known=columns.is_writing_known)
 
+    _refuse_lists_of_documents(columns)
     find_structure(columns, grouped=grouped)
     leave_out_days_and_keys(columns)
     if within:
@@ -143,6 +144,20 @@ def guess(
         _lines_on_files(path, files) + _lines_on_features(input_columns) + _lines_on_unused(columns) + missing_lines
     )
     return Guess(truth.task, options, lines)
+
+
+def _refuse_lists_of_documents(columns: Columns) -> None:
+    """Raise if each row has several documents, in lists whose lengths vary in the same way."""
+    names_of: dict[tuple[int, ...], list[str]] = {}  # of columns, by the lengths of their lists
+    for column in columns.all.values():
+        if column.cells.map(lambda cell: isinstance(cell, list | np.ndarray)).all():
+            names_of.setdefault((*column.cells.map(len),), []).append(column.name)
+    for lengths, names in names_of.items():
+        if len(names) > 1 and len({*lengths}) > 1:
+            raise columns.refusal(
+                f"{listed(names)} are lists of equal lengths, expected a row for each document: in pandas, "
+                f"`table = table.explode({names})`"
+            )
 
 
 def _check_header(columns: Columns) -> None:

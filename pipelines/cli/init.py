@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pipelines.cli.shared import errors_in_a_line, table, typed_here
+from pipelines.config.schema import read
 from rankgrad.numbers import WRITINGS, Writing
 
 __all__ = ["init"]
@@ -84,7 +85,7 @@ def init(
     """
     from pipelines.cli.edited_params import as_yaml, write
     from pipelines.cli.guess import guess
-    from pipelines.cli.splits import check_splits, gate_for, line_on_gate, seed_of, units_of
+    from pipelines.cli.splits import check_splits, kept_splits, line_on_gate, seed_of, shares_for, units_of
     from pipelines.cli.starting_runs import blocks_of, check_name, starting_runs
     from rankgrad.datasets.table import Table
 
@@ -117,12 +118,16 @@ def init(
         if folds is None:  # which need no validation split
             check_splits(file.parent, options)
         units = units_of(file.parent, options)
-        dataset["args"] |= gate_for(dataset["args"], units)
-        dataset["seed"] = seed_of(units, Table(**dataset["args"]), folds)
+        before = read(params)["datasets"].get(key) if replace else None
+        kept = kept_splits(before, dataset, folds) if before and before["name"] == "table" else {}
+        dataset["args"] |= kept["args"] if kept else shares_for(dataset["args"], units, folds)
+        dataset["seed"] = kept["seed"] if kept else seed_of(units, Table(**dataset["args"]), folds)
         if folds is not None:
             dataset["folds"] = folds
         typer.echo(f"{file}: {guessed.task}")
         lines = [*guessed.lines, *_lines_on(blocks, key), line_on_gate(units, dataset)]
+        if kept:
+            lines.append(f"seed and shares: those of the dataset {key} in {params}, so that rows stay in their splits")
         table("understood", rows=[[line] for line in lines])
         if dry_run:
             typer.echo(as_yaml(blocks))

@@ -1,6 +1,6 @@
 """Choose the seed and the gate of a table's splits, and say what is too small in them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -20,12 +20,13 @@ from rankgrad.datasets.tables.examples import group_in
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.plain_text import key_in
 
-__all__ = ["Units", "check_splits", "gate_for", "line_on_gate", "seed_of", "units_of"]
+__all__ = ["Units", "check_splits", "kept_splits", "line_on_gate", "seed_of", "shares_for", "units_of"]
 
 SEEDS, COMPARED = 1000, 100  # seeds to try until no split is empty; seeds to choose the best from
 DRAWN = 1000  # most groups to draw for each seed: with so many, no split is empty
 SMALL = 300  # rows or groups; a test split of fewer than 60 leaves wide intervals
 BY_HAND = "`rankgrad promote MODEL --version N`"
+MOST_VALIDATION = 0.15  # so that most of a small table is for training
 CHOSEN = 50  # fewest validation rows by which one of several models is chosen well
 
 
@@ -55,6 +56,11 @@ class Units(NamedTuple):
     def share_of_gate(self) -> float:
         """The fraction with which the gate can judge; a hash may draw a few less."""
         return ceil(120 * JUDGED / len(self.names)) / 100
+
+    @property
+    def share_of_validation(self) -> float:
+        """The fraction with which `rankgrad monitor` can compare, if it is not much more than the usual one."""
+        return min(max(SHARES["val"], ceil(120 * MONITORED / len(self.names)) / 100), MOST_VALIDATION)
 
     @property
     def are_too_few_for_gate(self) -> bool:
@@ -172,17 +178,37 @@ def _shares_of(dataset: Table, folds: int | None) -> dict[str, float]:
     return {str(fold): (1 - gate) / folds for fold in range(1, folds + 1)} | {"gate": gate}
 
 
-def gate_for(options: dict[str, Any], units: Units) -> dict[str, Any]:
-    """Return the options by which the gate of a small table gets enough rows to judge, or none; empty otherwise."""
+def shares_for(options: dict[str, Any], units: Units, folds: int | None) -> dict[str, Any]:
+    """Return the options by which validation and the gate of a small table get enough rows, or no gate; may be empty.
+
+    Folds replace validation.
+    """
+    shares: dict[str, float] = {}
     if units.are_too_few_for_gate:
-        share: float = 0
+        shares["gate"] = 0
     elif units.split == "all" and units.share_of_gate > SHARES["gate"]:
-        share = units.share_of_gate
-    else:
-        return {}
+        shares["gate"] = units.share_of_gate
     if isinstance(options["file"], dict) or isinstance(options.get("split"), str):
-        return {"gate_share": share}
-    return {"split": options.get("split", {}) | {"gate": share}}
+        return {"gate_share": shares["gate"]} if shares else {}
+    if folds is None and units.share_of_validation > SHARES["val"]:
+        shares["val"] = units.share_of_validation
+    return {"split": options.get("split", {}) | shares} if shares else {}
+
+
+def kept_splits(before: Mapping[str, Any], dataset: Mapping[str, Any], folds: int | None) -> dict[str, Any]:
+    """Return the seed and the options by which rows stay in the splits that a dataset drew; empty if it drew others.
+
+    Args:
+        before: the dataset in the params, which `dataset` replaces.
+        dataset: the new dataset.
+        folds: the number of its folds.
+    """
+    ours, theirs = (Table(**block["args"]) for block in (dataset, before))
+    drawn_by = [(table.drawn, table.split_group, table.id, table.input_columns) for table in (ours, theirs)]
+    if not ours.drawn or drawn_by[0] != drawn_by[1] or before.get("folds") != folds:
+        return {}
+    split = before["args"].get("split")
+    return {"seed": before["seed"], "args": {} if split is None else {"split": split}}
 
 
 def line_on_gate(units: Units, block: dict[str, Any]) -> str:

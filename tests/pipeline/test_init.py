@@ -613,7 +613,8 @@ def test_networks_and_rivals_fit_the_input(tmp_path, columns, backbone, rate, ri
         (PLAIN | {"split": cycled("train", "val", "test")}, [],
          ["gate: none, because 20 rows", "gate_share: 0", "val: about 20,"]),
         (PLAIN | {"customer": texts("c{}", 2)}, [], ["gate: none, because 30 groups of customer", "gate: 0"]),
-        (PLAIN | {"id": N}, [], ["gate: none, because 60 rows are fewer than 180", "val: about 6,", "`--folds 5`"]),
+        (PLAIN | {"id": N}, [],
+         ["gate: none, because 60 rows are fewer than 180", "val: about 9,", "val: 0.15", "`--folds 5`"]),
         ({"qid": np.repeat(range(40), [1, 2] * 20), "x": X, "relevance": cycled(1, 2)}, [],
          ["gate: none, because 20 groups of qid"]),
         (PLAIN, ["--folds", 5], ["each run trains 6 times", "folds: 5"]),
@@ -778,3 +779,25 @@ def test_texts_that_stand_for_a_missing_value_are_read_as_empty_by_every_reader(
     [own_columns] = asked([request], recipe, ["features"])
     vectors = Features.prepared([row, own_columns["features"], request], about, where="row")
     assert vectors[:, names.index("f_2[empty]")].tolist() == [1, 1, 1]
+
+
+def test_a_dataset_that_is_replaced_keeps_the_splits_of_its_rows(project):
+    few = {"customer": [f"c{number // 2}" for number in range(60)], "x": X, "y": Y}
+    run(write(project, **few))
+    before = rules.check().datasets["mine"]
+    more = {"customer": [f"c{number // 2}" for number in range(600)], "x": np.tile(X, 10), "y": np.tile(Y, 10)}
+    assert "rows stay in their splits" in run(write(project, **more), "--replace")
+    after = rules.check().datasets["mine"]
+    assert (after.seed, after.args["split"]) == (before.seed, before.args["split"])
+    assert "rows stay in their splits" not in run(project / "a.csv", "--replace", "--group", "none")
+
+
+def test_rows_with_lists_of_documents_are_refused_with_code_that_splits_them(project):
+    table = pd.DataFrame(
+        {"query": ["a b c", "d e f"] * 9, "passages": [["x"], ["y", "z"]] * 9, "grades": [[1], [0, 2]] * 9}
+    )
+    with pytest.raises(ValueError, match="passages, grades are lists") as refused:
+        guess(write(project, **table))
+    names = {"table": table}
+    exec(re.search(r"`(.*)`", str(refused.value))[1], names)
+    assert len(names["table"]) == 27

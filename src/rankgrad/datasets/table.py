@@ -27,7 +27,8 @@ class Table(TableOptions):
     def check_head(self, raw: str | Path) -> None:
         folder = folders_of(Path(raw), snapshot=1)[0]
         rows = delivery_of(self, folder, seed=0, head=HEAD).examples.frame
-        for column, truth in ((self.train_target, "train_target"), (self.target or self.relevance, "truth")):
+        judged = self.target or self.relevance or self.margin
+        for column, truth in ((self.train_target, "train_target"), (judged, "truth")):
             if column is None:
                 continue
             numbers = rows[truth].explode().to_numpy(np.float64)

@@ -168,10 +168,11 @@ class QueryRanking(Task):
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         queries = super().load(folder, split, threads=threads, memory=memory)
         if without := int((pad_groups(queries.truth, sizes=queries.sizes)[0] <= 0).all(-1).sum()):
-            logging.warning(
-                "%s/%s.parquet: %d of %d queries have no relevant document; metrics skip them",
-                folder, split, without, len(queries),
-            )  # fmt: skip
+            problem = "queries have no relevant document"
+            if queries.inputs.about.get("rejected"):
+                problem = "pairs are ties"
+            path = f"{folder}/{split}.parquet"
+            logging.warning("%s: %d of %d %s; metrics skip them", path, without, len(queries), problem)
         return queries
 
     def build(self, model: dict[str, Any], split: Split, *, seed: int) -> Any:

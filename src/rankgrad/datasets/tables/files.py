@@ -348,6 +348,8 @@ def _numbered(path: Path, column: str) -> Iterator[tuple[int, Any]]:
 def require_columns(columns: Sequence[str], names: Sequence[str]) -> None:
     """Raise ValueError if a column is not among a file's names."""
     present = set(names)
+    if not names:
+        raise ValueError("no rows, expected at least one")
     for name in columns:
         if name not in present:
             raise ValueError(f"no column {name!r}; it has {listed(map(repr, names))}{did_you_mean(name, names)}")

@@ -789,7 +789,7 @@ def own_columns(about: Mapping[str, Any]) -> list[str]:
     """Return the columns of the training table that requests may have, from the `input` of a model's recipe."""
     columns = [] if "lowest" in about else about.get("columns") or []  # SVMlight has no names of columns
     own = [*(columns_of(about.get("names") or ()) or columns)]
-    return own + [about[role] for role in ("rejected", "caption", "id", "group") if about.get(role)]
+    return [*dict.fromkeys(own + [about[role] for role in ("rejected", "caption", "id", "group") if about.get(role)])]
 
 
 def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collection[str], place: str) -> _Columns:
