@@ -1,6 +1,6 @@
 """The gate: decide on the gate split whether a challenger becomes champion, and record the decision in the registry."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -260,6 +260,7 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
     tables = []
     for number, network in networks.items():
         with _judging(name, number):
+            _require_classes(network.recipe.get("classes"), examples.classes)
             tables.append(judge.predict(network, with_features_of(network.recipe["input"], examples)).filter(is_fair))
     pairs = []
     if judged.slice_tolerance is not None:
@@ -269,6 +270,13 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
     lower_is_better = {metric.name: metric.lower_is_better for metric in judge.all_metrics()}
     unit = "groups" if judge.group_of(tables[0]) is not None else "queries" if judge.reads.lists else "rows"
     return Evidence(*map(judge.statistic, tables), lower_is_better, described, pairs, unit)
+
+
+def _require_classes(known: Sequence[str] | None, now: Sequence[str] | None) -> None:
+    """Raise ValueError if a network scores other classes than those of the current data."""
+    if known and now and list(known) != list(now):
+        other = next((name for name in [*now, *known] if (name in now) != (name in known)), now[0])
+        raise ValueError(f"it has {len(known)} classes, the data {len(now)}, and {other!r} differs: their scores too")
 
 
 def with_features_of(about: Mapping[str, Any], examples: Split) -> Split:

@@ -3,7 +3,7 @@
 import logging
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date
 from itertools import chain
 from pathlib import Path
@@ -73,7 +73,9 @@ def folders_of(raw: Path, snapshot: int) -> list[Path]:
     return folders[:snapshot]  # names sort by date
 
 
-def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None = None) -> Delivery:
+def delivery_of(
+    table: TableOptions, raw: Path, *, seed: int, head: int | None = None, first: Mapping[str, list[str]] | None = None
+) -> Delivery:
     """Read the files of a delivery, and assign each example to a split.
 
     Args:
@@ -81,6 +83,7 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
         raw: its folder.
         seed: the seed of splits by hash.
         head: how many rows of each file to read; None for all.
+        first: of a later delivery, the roles of the first one.
 
     Raises:
         FileNotFoundError, ValueError: a file is missing, or a cell does not fit its role; the message names its row.
@@ -93,7 +96,7 @@ def delivery_of(table: TableOptions, raw: Path, *, seed: int, head: int | None =
         kind=table.format, encoding=table.encoding, empty=table.empty or (), writing=table.writing, head=head,
         pictures=[*table.input_columns, *filter(None, [table.rejected])] if table.input_type.files else [],
     )  # fmt: skip
-    examples = examples_of(table, sheet)
+    examples = examples_of(table, sheet, first)
     frame = examples.frame
     if table.drawn:
         frame = frame.assign(split=drawn_splits(table, frame["key"], seed))
@@ -180,7 +183,9 @@ class Deliveries:
     def __init__(self, table: TableOptions, raw: Path, reading: Reading):
         self.table, self.raw, self.reading = table, raw, reading
         folders = folders_of(raw, reading.snapshot)
-        self.first, *self.later = [delivery_of(table, folder, seed=reading.seed) for folder in folders]
+        self.first = delivery_of(table, folders[0], seed=reading.seed)
+        roles = self.first.examples.roles
+        self.later = [delivery_of(table, folder, seed=reading.seed, first=roles) for folder in folders[1:]]
         for later in self.later if reading.folds is None else ():
             self._require_others(later)
         first = self._first_rows

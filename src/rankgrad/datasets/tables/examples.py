@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from rankgrad.datasets.tables.cells import (
     words_in,
 )
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
-from rankgrad.datasets.tables.roles import NAMED, NUMERIC, TableOptions
+from rankgrad.datasets.tables.roles import LEARNED, NAMED, NUMERIC, TableOptions
 from rankgrad.datasets.tables.text import log_once
 from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
@@ -49,6 +49,7 @@ __all__ = [
     "with_truth",
 ]
 
+IN_ORDER = (*LEARNED, "labels", "label_ranks", "ignore")  # roles whose columns differ in meaning
 HIGHEST = 60  # highest grade; its gain in NDCG is 2^60
 SMALLEST = float(np.finfo(np.float32).tiny)  # smallest weight that is not 0 in float32
 
@@ -74,13 +75,20 @@ class Examples(NamedTuple):
     dropped: pd.DataFrame
 
 
-def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
+def examples_of(table: TableOptions, sheet: Sheet, first: Mapping[str, list[str]] | None = None) -> Examples:
     """Return an example for each row of the files that has no missing value.
 
+    Args:
+        table, sheet: the options, and what was read from the files.
+        first: of a later delivery, the roles of the first one, whose order of columns counts.
+
     Raises:
-        ValueError: a cell does not fit its role; the message names its row.
+        ValueError: a cell does not fit its role; the message names its row. Or the columns of a role are not those of
+            the first delivery.
     """
     roles = table.roles([*sheet.frame])
+    if first is not None:
+        roles |= _in_order_of(first, roles, sheet.paths[0])
     names, complete = _default_names(sheet), _complete(table, sheet, roles)
     cells = sheet.frame[complete]
     if not len(cells):
@@ -118,6 +126,23 @@ def examples_of(table: TableOptions, sheet: Sheet) -> Examples:
     if "train_target" in first:
         frame["train_target"] = _numbers_where_given(sheet, first["train_target"])
     return Examples(sheet, roles, frame, dict.fromkeys(names[~complete], 0), dropped=frame[:0])
+
+
+def _in_order_of(
+    first: Mapping[str, list[str]], roles: Mapping[str, list[str]], path: os.PathLike
+) -> dict[str, list[str]]:
+    """Return the columns of a later delivery in the order of the first one, for roles where the order counts."""
+    in_order = {}
+    for role in IN_ORDER:
+        columns, expected = roles.get(role, []), first.get(role, [])
+        if other := sorted({*columns} ^ {*expected}):
+            raise ValueError(
+                f"{path}: {len(columns)} columns of {role}, expected the {len(expected)} of the first delivery; "
+                f"{other[0]!r} is only in one of them"
+            )
+        if expected:
+            in_order[role] = expected
+    return in_order
 
 
 def _default_names(sheet: Sheet) -> np.ndarray:

@@ -453,6 +453,7 @@ class TableOptions:
             ignored, labels = len(columns_of["ignore"]), len(columns_of["labels"])
             if ignored != labels:
                 raise ValueError(f"ignore: {ignored} columns, expected one for each of the {labels} columns of labels")
+            columns_of["ignore"] = self._beside_labels(columns_of["ignore"], columns_of["labels"])
         for column in self.dates or ():
             if column not in columns_of.get("features", ()):
                 raise ValueError(f"dates: {column!r} is not a column of features; add it to `features`")
@@ -466,6 +467,21 @@ class TableOptions:
             if shared := set(columns_of.get(first, ())) & set(columns_of.get(second, ())):
                 raise ValueError(f"column {min(shared)!r} is in {first} and in {second}; name it in only one of them")
         return columns_of
+
+    def _beside_labels(self, ignored: list[str], labels: list[str]) -> list[str]:
+        """Return the columns of `ignore` in the order of those of `labels`: of two patterns, by what `*` stands for."""
+        starts = []
+        for option in (self.ignore, self.labels):
+            [pattern, *others] = option if isinstance(option, list) else [str(option)]
+            if others or not pattern.endswith("*"):
+                return ignored
+            starts.append(pattern.removesuffix("*"))
+        start, start_of_label = starts
+        expected = [start + label.removeprefix(start_of_label) for label in labels]
+        if {*expected} != {*ignored}:
+            missing = next(column for column in expected if column not in ignored)
+            raise ValueError(f"ignore: no column {missing!r}, expected one for each column of labels")
+        return expected
 
     def _column_of(self, role: str) -> Any:
         if role == "date":

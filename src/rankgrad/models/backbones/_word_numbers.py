@@ -9,7 +9,7 @@ from rankgrad.layers import Backbone
 from rankgrad.plain_text import PAIR
 from rankgrad.vocabulary import Vocabulary
 
-__all__ = ["CountingBackbone", "WordBackbone", "check_words", "number_of_pair", "sides", "word_vectors"]
+__all__ = ["CountingBackbone", "WordBackbone", "both_sides", "check_words", "number_of_pair", "sides", "word_vectors"]
 
 AT_ONCE = 256  # texts to tokenize and count together
 
@@ -116,9 +116,6 @@ def sides(tokens: Tensor, pair: int) -> tuple[Tensor, Tensor]:
         tokens: word numbers (n, longest), padded with 0.
         pair: the number of `rankgrad.plain_text.PAIR`, which separates the two texts.
 
-    Raises:
-        ValueError: a text is not a pair, or one of its sides has no words.
-
     >>> import torch
     >>> first, second = sides(torch.tensor([[5, 2, 6, 7, 0]]), pair=2)
     >>> first.int().tolist(), second.int().tolist()
@@ -126,7 +123,12 @@ def sides(tokens: Tensor, pair: int) -> tuple[Tensor, Tensor]:
     """
     is_pair = tokens == pair
     is_word, is_behind = (tokens != 0) & ~is_pair, is_pair.cumsum(1) > 0
-    is_first, is_second = is_word & ~is_behind, is_word & is_behind
+    return is_word & ~is_behind, is_word & is_behind
+
+
+def both_sides(tokens: Tensor, pair: int) -> tuple[Tensor, Tensor]:
+    """Return `sides`; raise ValueError if a text is not a pair, or if one of its sides has no words."""
+    is_first, is_second = sides(tokens, pair)
     if bool((wrong := ~(is_first.any(1) & is_second.any(1))).any()):
         raise ValueError(
             f"text {int(wrong.nonzero()[0])} is not a pair, expected two texts with at least one word each"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count
-from rankgrad.models.backbones._word_numbers import WordBackbone, number_of_pair, sides, word_vectors
+from rankgrad.models.backbones._word_numbers import WordBackbone, both_sides, number_of_pair, word_vectors
 from rankgrad.plain_text import PAIR
 
 __all__ = ["Knrm"]
@@ -80,7 +80,7 @@ class Knrm(WordBackbone):
         self.weights.copy_(torch.log1p((len(documents) - counts + 0.5) / (counts + 0.5)))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        is_first, is_second = sides(tokens, self.pair)
+        is_first, is_second = both_sides(tokens, self.pair)
         longest = int(is_first.sum(1).max())
         first, is_first = tokens[:, :longest], is_first[:, :longest]
         # The vector of words not in training is 0, so they are unrelated to all words (cosine 0).

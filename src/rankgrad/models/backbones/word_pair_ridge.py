@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from rankgrad.checks import check_positive
 from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights, sparse_rows
-from rankgrad.models.backbones._word_numbers import WordBackbone, number_of_pair, sides
+from rankgrad.models.backbones._word_numbers import WordBackbone, both_sides, number_of_pair, sides
 from rankgrad.plain_text import PAIR
 
 __all__ = ["WordPairRidge"]
@@ -122,7 +122,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
 
     def _words(self, tokens: Tensor) -> tuple[Words, Words]:
         """Return the words of the first and of the second texts."""
-        is_first, is_second = sides(tokens, self.pair)
+        is_first, is_second = both_sides(tokens, self.pair)
         return _different(tokens.masked_fill(~is_first, 0)), _different(tokens.masked_fill(~is_second, 0))
 
     def _read(self, tokens: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
