@@ -334,6 +334,13 @@ def _check_run(location: str, components: _Components, name: str) -> None:
         plan = resolve(settings, name, values)
         with _below(location):
             _check_plan(plan, components)
+    unjudged = lookup.find("tasks", settings.runs[name].task).unjudged
+    for key in settings.runs[name].grid:
+        block, *options = key.removeprefix("training.").split(".")
+        if options and (options[-1] == "monitor" or block in unjudged):
+            raise _wrong(
+                f"{location}.grid.{key}", "it does not change the metric on validation by which a grid chooses"
+            )
 
 
 def _check_plan(plan: RunPlan, components: _Components) -> None:

@@ -102,8 +102,10 @@ def by_group(statistic: Statistic, group: np.ndarray) -> Statistic:
     return replace(statistic, examples=len(members), of_rows=of_rows)
 
 
-def joined(statistics: Mapping[str, Statistic], rows: Sequence[np.ndarray]) -> Statistic:
-    """Join parts that are scored separately: return mean metrics over parts, weighted by their number of examples.
+def joined(
+    statistics: Mapping[str, Statistic], rows: Sequence[np.ndarray], weight: np.ndarray | None = None
+) -> Statistic:
+    """Join parts that are scored separately: return mean metrics over parts, weighted by their examples' weights.
 
     Models of different folds score on different scales, so their scores cannot be ranked together. A metric that is
     missing or undefined in a part is undefined for the whole; leaving out a part could make a model look better.
@@ -111,6 +113,7 @@ def joined(statistics: Mapping[str, Statistic], rows: Sequence[np.ndarray]) -> S
     Args:
         statistics: statistic of each part, by name.
         rows: row numbers of each part's examples, in the part's order (n,); each example is in one part.
+        weight: the weight of each example (examples,), by which the statistics weight them; None for equal weights.
 
     >>> hits = {"fold 1": np.array([1.0, 0.0]), "fold 2": np.array([1.0])}
     >>> parts = {name: Statistic(["hit"], len(own), lambda rows, own=own: own[rows].mean(-1)[None])
@@ -120,6 +123,7 @@ def joined(statistics: Mapping[str, Statistic], rows: Sequence[np.ndarray]) -> S
     """
     examples = sum(map(len, rows))
     part, row_of_part = np.empty(examples, np.int64), np.empty(examples, np.int64)
+    weight = np.ones(examples) if weight is None else weight
     for number, members in enumerate(rows):
         part[members], row_of_part[members] = number, np.arange(len(members))
 
@@ -136,7 +140,7 @@ def joined(statistics: Mapping[str, Statistic], rows: Sequence[np.ndarray]) -> S
             if len(members):
                 values = np.full(len(names), np.nan)
                 values[columns[number]] = statistic.of_rows(row_of_part[members])
-                mean += len(members) / len(chosen) * values
+                mean += weight[members].sum() / weight[chosen].sum() * values
         return mean
 
     def of_rows(chosen: np.ndarray) -> np.ndarray:
@@ -158,7 +162,8 @@ def by_fold(statistic: Callable[[pa.Table], Statistic], predictions: pa.Table) -
     folds = predictions[FOLD].to_numpy()
     rows = {f"{FOLD} {fold}": np.flatnonzero(folds == fold) for fold in np.unique(folds)}
     statistics = {name: statistic(predictions.take(pa.array(own))) for name, own in rows.items()}
-    return joined(statistics, list(rows.values()))
+    weight = predictions["weight"].to_numpy() if "weight" in predictions.column_names else None
+    return joined(statistics, list(rows.values()), weight)
 
 
 def remembered(statistic: Statistic) -> Statistic:

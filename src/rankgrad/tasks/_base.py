@@ -175,6 +175,7 @@ class Task:
         metrics: the task's metrics; the first is its main metric.
         learns: the second arguments of the losses that can train the task.
         judged: the second argument of a project's own metrics that apply to the task; None if none can.
+        unjudged: blocks of training options that the validation metric does not judge, so that no grid can choose them.
         reads: the columns that it reads.
         Training: a dataclass with its training options; fields of type `PhaseOptions` are its phases, in order.
         text: the default backbone of captions; None for a task without captions.
@@ -188,6 +189,7 @@ class Task:
     metrics: ClassVar[tuple[Metric, ...]]
     learns: ClassVar[tuple[str, ...]]
     judged: ClassVar[str | None] = None
+    unjudged: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[Reads]
     Training: ClassVar[type]
     text: ClassVar[Component | None] = None

@@ -196,6 +196,7 @@ class LabelRanking(Task):
     )
     learns = ("label_ranks", "target")  # target: regression on label ranks
     judged = "label_ranks"
+    unjudged = ("thresholds",)
     Training = Training
     reads = Reads(("label_ranks",), splits.label_ranks_of)
 

@@ -186,7 +186,7 @@ class Deliveries:
         self.first = delivery_of(table, folders[0], seed=reading.seed)
         roles = self.first.examples.roles
         self.later = [delivery_of(table, folder, seed=reading.seed, first=roles) for folder in folders[1:]]
-        for later in self.later if reading.folds is None else ():
+        for later in self.later:
             self._require_others(later)
         first = self._first_rows
         splits = {}
@@ -211,16 +211,22 @@ class Deliveries:
         """Which rows of the first folder have a later date, up to the snapshot's."""
         return self.first.examples.frame["delivery"].between(1, self.reading.snapshot - 1)
 
+    @property
+    def _held_out(self) -> pd.DataFrame:
+        """The rows of the first delivery from which nothing may be learned: with folds, only those of the gate."""
+        first = self._first_rows
+        return first[first["split"] == "gate" if self.reading.folds else first["split"] != "train"]
+
     def _require_others(self, later: Delivery) -> None:
         """Raise ValueError if rows of a later delivery belong to groups that the first delivery holds out."""
-        first, frame = self.first.examples.frame, later.examples.frame
+        frame = later.examples.frame
         # Compare only columns that the user's table has, not the row numbers that replace missing ones.
         is_in_table = {
             "group": self.table.group is not None,
             "name": bool(self.table.id or self.table.image) and not self.table.passages_repeat,
             "key": self.table.hashed is not None,
         }
-        held_out = first[first["split"] != "train"]
+        held_out = self._held_out
         for column in [column for column, is_given in is_in_table.items() if is_given]:
             splits = held_out.drop_duplicates(column).set_index(column)["split"]
             repeated = frame[frame[column].isin(splits.index)]
@@ -257,6 +263,7 @@ class Deliveries:
         for later in self.later if split == "train" else ():
             frame = with_truth(self.table, later.examples, later.examples.frame, learned=True)
             self.skipped[split] += later.examples.left_out
+            frame = self._without_held_out(frame, ["key"], later.raw, split)  # without an id, the key is the input
             count += len(frame)
             logging.info("%s: %d more training rows, from a later delivery: %d in all", later.raw, len(frame), count)
             if not (self.table.id or self.table.image or self.table.relevance):  # names are row numbers of each file
@@ -287,17 +294,22 @@ class Deliveries:
 
     def _later_rows(self, split: str) -> pd.DataFrame:
         """Return the rows of later dates, without those of groups that the first delivery holds out."""
-        examples, first = self.first.examples, self._first_rows
+        examples = self.first.examples
         later = with_truth(self.table, examples, examples.frame[self._is_later], learned=True)
         self.skipped[split] += [name for name, number in examples.left_out.items() if number]
-        held_out = first[first["split"] != "train"]
-        is_held_out = pd.Series(False, later.index)
-        for column in ("group", "key") if self.table.passages_repeat else ("group", "name", "key"):
+        columns = ["group", "key"] if self.table.passages_repeat else ["group", "name", "key"]
+        return self._without_held_out(later, columns, self.first.raw, split)
+
+    def _without_held_out(self, later: pd.DataFrame, columns: Sequence[str], raw: Path, split: str) -> pd.DataFrame:
+        """Return later rows without those that have a value of held-out rows in one of the columns."""
+        held_out, is_held_out = self._held_out, pd.Series(False, later.index)
+        for column in columns:
             is_held_out |= later[column].isin(held_out[column])
         if is_held_out.any():
             logging.warning(
-                "%s: %d of %d rows of later deliveries belong to groups that the first one holds out: left out",
-                self.first.raw, is_held_out.sum(), len(later),
+                "%s: %d of %d rows of later deliveries belong to groups, or repeat rows, that the first one holds out: "
+                "left out",
+                raw, is_held_out.sum(), len(later),
             )  # fmt: skip
             self.skipped[split] += later["name"][is_held_out].tolist()
         return later[~is_held_out]
