@@ -117,6 +117,11 @@ def init(
         options = Table(**dataset["args"])
         if folds is None:  # which need no validation split
             check_splits(file.parent, options)
+        elif isinstance(options.split, str):
+            raise ValueError(
+                f"--folds {folds}: folds would replace the splits in the column {options.split}: leave --folds out, or "
+                "remove the column"
+            )
         units = units_of(file.parent, options)
         before = read(params)["datasets"].get(key) if replace else None
         kept = kept_splits(before, dataset, folds) if before and before["name"] == "table" else {}

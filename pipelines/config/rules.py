@@ -338,9 +338,7 @@ def _check_run(location: str, components: _Components, name: str) -> None:
     for key in settings.runs[name].grid:
         block, *options = key.removeprefix("training.").split(".")
         if options and (options[-1] == "monitor" or block in unjudged):
-            raise _wrong(
-                f"{location}.grid.{key}", "it does not change the metric on validation by which a grid chooses"
-            )
+            raise _wrong(f"{location}.grid.{key}", "it does not change the validation metric by which a grid chooses")
 
 
 def _check_plan(plan: RunPlan, components: _Components) -> None:

@@ -72,6 +72,7 @@ def read_statistics(
     baseline, statistics = params.runs[comparison.baseline], {}
     for number, name in enumerate(comparison.names, 1):
         if name in comparison.rivals:
+            _require_same_rows(predictions[name], predictions[comparison.baseline])
             statistics[name] = statistics_of(baseline.task, predictions[name], seeds=baseline.seeds)
         else:
             is_known = known.get(name, {}).keys() == {*params.runs[name].seeds}
@@ -85,6 +86,24 @@ def read_statistics(
         if show:
             show(number, len(comparison.names))
     return statistics
+
+
+def _require_same_rows(rival: str | Path, baseline: str | Path) -> None:
+    """Raise ValueError if a rival's row numbers or targets are not those of the baseline, with which it is paired."""
+    for column in ("id", "target"):
+        if not all(Path(path).is_file() and column in pq.read_schema(path).names for path in (rival, baseline)):
+            continue
+        ours, theirs = (pq.read_table(path, columns=[column])[column] for path in (rival, baseline))
+        if not all(pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type) for cells in (ours, theirs)):
+            continue  # the rival has names of its own
+        count = min(len(ours), len(theirs))  # of several seeds, the first
+        found, expected = (cells.to_numpy()[:count].astype(np.float64) for cells in (ours, theirs))
+        wrong = np.flatnonzero(~np.isclose(found, expected, equal_nan=True))
+        if len(wrong):
+            raise ValueError(
+                f"{rival}: row {wrong[0] + 1}: {column} is {found[wrong[0]]:g}, expected {expected[wrong[0]]:g}, as in "
+                f"{baseline}: write the rows in the order of the test split"
+            )
 
 
 def compared(comparison: Comparison, statistics: ByName, resampling: Resampling) -> list[Row]:

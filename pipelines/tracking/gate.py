@@ -63,6 +63,12 @@ class Evidence:
     examples: str  # the name of the examples
     slices: list[SlicePair] = field(default_factory=list)  # if the task guards slices
     unit: str = "rows"  # the unit that the bootstrap draws
+    undefined: int = 0  # number of these that say nothing, such as queries without a relevant document, or ties
+
+    @property
+    def judging(self) -> int:
+        """The number of units that say which version is better."""
+        return self.challenger.examples - self.undefined
 
 
 @dataclass(frozen=True)
@@ -160,7 +166,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
 
     # Check what forbids promoting a better challenger.
     objection = ""
-    if evidence.challenger.examples < JUDGED:
+    if evidence.judging < JUDGED:
         objection = f"{_too_few(evidence, gaps[judged.metric], judged)}, or choose by hand: {_by_hand(name)}"
     elif better and not over_person and registry.chosen_by_person(client, model):
         objection = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
@@ -180,7 +186,7 @@ def _too_few(evidence: Evidence, gap: Row, judged: Any) -> str:
     gain = _gain(gap, lower_is_better=evidence.lower_is_better[judged.metric])
     least = "" if np.isnan(gain.low) else f"a difference would have to exceed about {gain.value - gain.low:.4f}, and "
     return (
-        f"only {evidence.challenger.examples} {evidence.unit} judge: {least}fewer than {JUDGED} promote nothing. Add "
+        f"only {evidence.judging} {evidence.unit} judge: {least}fewer than {JUDGED} promote nothing. Add "
         f"{evidence.unit}, raise `split.gate` or `gate_share` in the dataset's args"
     )
 
@@ -269,7 +275,12 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
             pairs.append(SlicePair(name_of_slice, *ours[name_of_slice], theirs[name_of_slice][1]))
     lower_is_better = {metric.name: metric.lower_is_better for metric in judge.all_metrics()}
     unit = "groups" if judge.group_of(tables[0]) is not None else "queries" if judge.reads.lists else "rows"
-    return Evidence(*map(judge.statistic, tables), lower_is_better, described, pairs, unit)
+    ours, theirs = map(judge.statistic, tables)
+    undefined = 0
+    if judge.reads.lists or "within" in tables[0].column_names:  # each unit has a value of its own
+        of_units = ours.of_rows(np.arange(ours.examples)[:, None])[0]
+        undefined = int(np.isnan(of_units).sum())
+    return Evidence(ours, theirs, lower_is_better, described, pairs, unit, undefined)
 
 
 def _require_classes(known: Sequence[str] | None, now: Sequence[str] | None) -> None:

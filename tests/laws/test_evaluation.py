@@ -178,3 +178,17 @@ class TestUndefined:
         assert (pieces[-1].name, math.isnan(pieces[-1].value)) == ("shop: a", True)
         assert len({piece.name for piece in pieces}) == len(pieces) == 5
         assert sum(piece.rows for piece in pieces if piece.name.startswith("near")) >= rows
+
+
+def test_weights_count_between_folds_as_within_them():
+    relevance, weight = [[1, 0]] * 4 + [[0, 1]] * 4, [100.0] * 4 + [1.0] * 4  # the first four are right
+    table = {
+        "id": range(8),
+        "scores": [[1.0, 0.0]] * 8,
+        "relevance": relevance,
+        "weight": weight,
+        "fold": [1] * 4 + [2] * 4,
+    }
+    statistic = lookup.find("tasks", "query_ranking")().statistic(pa.table(table))
+    value = dict(zip(statistic.names, statistic.of_all(), strict=True))["pair_accuracy"]
+    assert value == pytest.approx(np.average([1] * 4 + [0] * 4, weights=weight))

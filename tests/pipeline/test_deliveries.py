@@ -135,3 +135,45 @@ def test_a_group_is_in_one_fold_and_the_gate_in_none(folded):
 def test_more_folds_than_groups_are_refused(folded):
     with pytest.raises(ValueError, match="40 folds of .* rows: fold .* fewer folds"):
         data.main(settings(number=40, split=None), "shop")
+
+
+def written(*files: tuple[str, str]) -> None:
+    for day, text in files:
+        (RAW / day).mkdir(parents=True, exist_ok=True)
+        (RAW / day / "rows.csv").write_text(text)
+
+
+def test_columns_of_a_later_one_are_matched_by_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{row},{10 * row},{row % 2},{row % 3 % 2},{1 - row % 2},0,{split}" for row, split in SIX]
+    first = "\n".join(["x_a,x_b,tag_a,tag_b,skip_b,skip_a,split", *lines])
+    later = "tag_b,x_b,tag_a,x_a,skip_a,skip_b,split\n0,90,1,9,1,0,train\n"
+    written(("first", first), ("2026-10-01", later))
+    args = {"features": "x_*", "labels": "tag_*", "ignore": "skip_*", "target": None, "id": None, "group": None}
+    data.main(settings(snapshot=2, **args), "shop")
+    row = pq.read_table("data/shop/train.parquet").to_pylist()[-1]
+    assert (row["features"], row["labels"], row["difficult"]) == ([9, 90], [1, 0], [True, False])
+    for old, new in (("tag_b", "tag_c"), ("x_a", "x_c")):
+        written(("2026-10-01", later.replace(old, new)))
+        with pytest.raises(ValueError, match=f"2026-10-01/rows.csv: .*{old}.* is only in one|no column|expected"):
+            data.main(settings(snapshot=2, **args), "shop")
+
+
+def test_rows_of_a_later_one_that_repeat_held_out_rows_without_an_id_are_left_out(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    first = "\n".join(["x,y,split", *(f"{row},{row},{split}" for row, split in SIX)]) + "\n"
+    written(("first", first), ("2026-10-01", first + "9,9,train\n"))  # it has all rows, old and new
+    data.main(settings(snapshot=2, id=None, group=None), "shop")
+    rows = {split: pq.read_table(f"data/shop/{split}.parquet")["features"].to_pylist() for split in ("train", "test")}
+    assert not {*map(tuple, rows["train"])} & {*map(tuple, rows["test"])}
+    assert [9] in rows["train"]
+    assert "4 of 9 rows of later deliveries" in caplog.text
+
+
+def test_with_folds_a_later_one_has_no_group_of_the_gate(folded):
+    gate = pq.read_table("data/shop/gate.parquet")["group"].to_pylist()
+    text = (RAW / "rows.csv").read_text()
+    (RAW / "rows.csv").unlink()
+    written(("first", text), ("2026-10-01", f"name,group,split,x,y,clicks\nnew,{gate[0]},train,1,1,1\n"))
+    with pytest.raises(ValueError, match=f"group {gate[0]} is in gate"):
+        data.main(settings(number=3, split=None, snapshot=2), "shop")

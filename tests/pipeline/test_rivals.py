@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from pipelines.cli.starting_runs import MODELS
 from pipelines.config import load
 from pipelines.config.schema import Comparison, Resampling, Run, typed
 from pipelines.rivals import SETTINGS, TAKES, bm25
-from pipelines.stages.compare import against_rival, compared, statistics_of, strongest_rival
+from pipelines.stages.compare import against_rival, compared, read_statistics, statistics_of, strongest_rival
 from pipelines.stages.rivals import _predicted
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
@@ -214,6 +215,19 @@ def test_a_rival_without_seeds_is_compared_with_each_seed(tmp_path):
     for seed, table in zip((1, 2), ours, strict=True):
         assert values[seed] == pytest.approx(1 - spearmanr(table["score"], target).statistic)
     assert values[None] == pytest.approx((values[1] + values[2]) / 2)
+
+
+@pytest.mark.parametrize("column", ["id", "target"])
+def test_a_rival_of_other_rows_is_refused(tmp_path, column):
+    table = pa.table({"id": [0, 1, 2], "score": [0.5, 0.1, 0.7], "target": [3.0, 2.0, 1.0]})
+    pq.write_table(table, tmp_path / "ours.parquet")
+    shuffled = table.set_column(table.column_names.index(column), column, table[column].take([0, 2, 1]))
+    pq.write_table(shuffled, tmp_path / "rival.parquet")
+    predictions = {name: tmp_path / f"{name}.parquet" for name in ("ours", "rival")}
+    comparison = Comparison(question="?", metric="spearman", baseline="ours", runs=["ours"], rivals=["rival"])
+    params = SimpleNamespace(runs={"ours": SimpleNamespace(task="score_ranking", seeds=[0])})
+    with pytest.raises(ValueError, match=f"rival.parquet: row 2: {column} is"):
+        read_statistics(params, comparison, predictions, {})
 
 
 @pytest.mark.parametrize(("metric", "strongest"), [("ndcg", "good"), ("rank_of_last", "bad")])

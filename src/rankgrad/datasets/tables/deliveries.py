@@ -268,7 +268,8 @@ class Deliveries:
             logging.info("%s: %d more training rows, from a later delivery: %d in all", later.raw, len(frame), count)
             if not (self.table.id or self.table.image or self.table.relevance):  # names are row numbers of each file
                 frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
-            yield from self._tables(later, frame, split)
+            if len(frame):
+                yield from self._tables(later, frame, split)
 
     def _first_and_later_rows(self, split: str) -> pd.DataFrame:
         """Return a split's rows of the first delivery; training also gets rows of later dates.
