@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from pipelines.cli.shared import errors_in_a_line, table, typed_here
-from pipelines.config.schema import read
 from rankgrad.numbers import WRITINGS, Writing
 
 __all__ = ["init"]
@@ -87,6 +86,7 @@ def init(
     from pipelines.cli.guess import guess
     from pipelines.cli.splits import check_splits, kept_splits, line_on_gate, seed_of, shares_for, units_of
     from pipelines.cli.starting_runs import blocks_of, check_name, starting_runs
+    from pipelines.config.schema import read
     from rankgrad.datasets.table import Table
 
     grouped = group != "none"
