@@ -148,12 +148,14 @@ def guess(
 
 def _refuse_lists_of_documents(columns: Columns) -> None:
     """Raise if each row has several documents, in lists whose lengths vary in the same way."""
-    names_of: dict[tuple[int, ...], list[str]] = {}  # of columns, by the lengths of their lists
+    if not any(column.is_called("query") for column in columns.all.values()):
+        return
+    names_of: dict[tuple[tuple[Any, int], ...], list[str]] = {}  # of columns, by the rows and lengths of their lists
     for column in columns.all.values():
         if column.cells.map(lambda cell: isinstance(cell, list | np.ndarray)).all():
-            names_of.setdefault((*column.cells.map(len),), []).append(column.name)
+            names_of.setdefault((*column.cells.map(len).items(),), []).append(column.name)
     for lengths, names in names_of.items():
-        if len(names) > 1 and len({*lengths}) > 1:
+        if len(names) > 1 and len({length for _, length in lengths}) > 1:
             raise columns.refusal(
                 f"{listed(names)} are lists of equal lengths, expected a row for each document: in pandas, "
                 f"`table = table.explode({names})`"

@@ -123,8 +123,8 @@ def init(
                 "remove the column"
             )
         units = units_of(file.parent, options)
-        before = read(params)["datasets"].get(key) if replace else None
-        kept = kept_splits(before, dataset, folds) if before and before["name"] == "table" else {}
+        before = (read(params).get("datasets") or {}).get(key) if replace else None
+        kept = {} if before is None else kept_splits(before, dataset, units, folds)
         dataset["args"] |= kept["args"] if kept else shares_for(dataset["args"], units, folds)
         dataset["seed"] = kept["seed"] if kept else seed_of(units, Table(**dataset["args"]), folds)
         if folds is not None:

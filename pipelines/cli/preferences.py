@@ -64,8 +64,8 @@ def preferences(columns: Columns) -> Truth | None:
     if margin is not None:
         options["margin"] = margin.name
         line += f" by {margin.name}"
-        if empty := len(chosen.cells) - len(margin.cells):
-            line += f"; {empty} rows without {margin.name} are left out"
+        if empty := len(chosen.cells.index.difference(margin.cells.index)):
+            line += f"; of the first {len(chosen.cells)} rows, {empty} without {margin.name} are left out"
             line += ": without `--target`, all rows count, with equal strength" if target is not None else ""
     else:
         _refuse_ties(columns)
@@ -95,7 +95,8 @@ def _inputs(columns: Columns, chosen: Column, rejected: Column) -> tuple[dict[st
             columns.structure["group"] = prompt.name
         return {"text_pair": [prompt.name, chosen.name]}, ""
     if "text" in columns.named and chosen.has_sentences:
-        return {"text": chosen.name}, ""
+        more = "; its texts repeat: if they are names of players, write `categories` instead of `text`"
+        return {"text": chosen.name}, more if chosen.is_category or _are_players(chosen, rejected) else ""
     if (chosen.is_category and not _are_long(chosen)) or _are_players(chosen, rejected):
         more = "; both are names of players without features: if another file has their texts, join those first"
         return {"categories": [chosen.name]}, more

@@ -60,7 +60,7 @@ class Units(NamedTuple):
     @property
     def share_of_validation(self) -> float:
         """The fraction with which `rankgrad monitor` can compare, if it is not much more than the usual one."""
-        return min(max(SHARES["val"], ceil(120 * MONITORED / len(self.names)) / 100), MOST_VALIDATION)
+        return min(max(SHARES["val"], ceil(120 * MONITORED / self.examples) / 100), MOST_VALIDATION)
 
     @property
     def are_too_few_for_gate(self) -> bool:
@@ -195,20 +195,35 @@ def shares_for(options: dict[str, Any], units: Units, folds: int | None) -> dict
     return {"split": options.get("split", {}) | shares} if shares else {}
 
 
-def kept_splits(before: Mapping[str, Any], dataset: Mapping[str, Any], folds: int | None) -> dict[str, Any]:
-    """Return the seed and the options by which rows stay in the splits that a dataset drew; empty if it drew others.
+def kept_splits(
+    before: Mapping[str, Any], dataset: Mapping[str, Any], units: Units, folds: int | None
+) -> dict[str, Any]:
+    """Return the seed and the options by which rows stay in the splits that a dataset drew.
+
+    They are empty if it drew others, or if one of its splits or folds would be empty.
 
     Args:
         before: the dataset in the params, which `dataset` replaces.
         dataset: the new dataset.
+        units: what its splits divide.
         folds: the number of its folds.
     """
-    ours, theirs = (Table(**block["args"]) for block in (dataset, before))
-    drawn_by = [(table.drawn, table.split_group, table.id, table.input_columns) for table in (ours, theirs)]
-    if not ours.drawn or drawn_by[0] != drawn_by[1] or before.get("folds") != folds:
+    try:
+        ours, theirs = (Table(**block["args"]) for block in (dataset, before))
+        seed, split = before["seed"], before["args"].get("split")
+    except (KeyError, TypeError, ValueError):  # written by hand, or by an older version
         return {}
-    split = before["args"].get("split")
-    return {"seed": before["seed"], "args": {} if split is None else {"split": split}}
+    if not ours.drawn or _drawn_by(ours) != _drawn_by(theirs) or before.get("folds") != folds:
+        return {}
+    args = {} if split is None else {"split": split}
+    splits = {*_splits_of(units.names.iloc[:DRAWN], Table(**dataset["args"] | args), seed, folds)} - {"gate"}
+    return {"seed": seed, "args": args} if len(splits) == (folds or len(SPLITS)) else {}
+
+
+def _drawn_by(table: Table) -> tuple[Any, ...]:
+    """Return what decides on the split of a row."""
+    key = table.hashed or table.split_group or table.id
+    return table.drawn, key, None if key else table.input_columns
 
 
 def line_on_gate(units: Units, block: dict[str, Any]) -> str:
@@ -221,7 +236,9 @@ def line_on_gate(units: Units, block: dict[str, Any]) -> str:
     dataset, total = Table(**block["args"]), len(units.names)
     unit = units.name if units.name == "rows" else f"groups of {units.name}"
     count, advice = round(total * dataset.shares["gate"]), "raise `split.gate`"
-    if "gate" not in dataset.splits:
+    if "gate" not in dataset.splits and not units.are_too_few_for_gate:
+        line = "gate: none, as before; for one, write `gate: 0.1` into `split`, which moves rows out of training"
+    elif "gate" not in dataset.splits:
         line = (
             f"gate: none, because {total} {unit} are fewer than {units.needed_for_gate}: promote by hand with {BY_HAND}"
         )

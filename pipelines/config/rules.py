@@ -335,10 +335,15 @@ def _check_run(location: str, components: _Components, name: str) -> None:
         with _below(location):
             _check_plan(plan, components)
     unjudged = lookup.find("tasks", settings.runs[name].task).unjudged
-    for key in settings.runs[name].grid:
-        block, *options = key.removeprefix("training.").split(".")
-        if options and (options[-1] == "monitor" or block in unjudged):
-            raise _wrong(f"{location}.grid.{key}", "it does not change the validation metric by which a grid chooses")
+    for key, values in settings.runs[name].grid.items():
+        block, *options = key.split(".")
+        if block != "training":
+            continue
+        place = f"{location}.grid.{key}"
+        if options[0] in unjudged:
+            raise _wrong(place, "no grid can choose it: it does not change the validation metric")
+        if options[-1] == "monitor" or any(isinstance(value, dict) and "monitor" in value for value in values):
+            raise _wrong(place, "no grid can choose it: it is the validation metric by which a grid chooses")
 
 
 def _check_plan(plan: RunPlan, components: _Components) -> None:

@@ -63,12 +63,7 @@ class Evidence:
     examples: str  # the name of the examples
     slices: list[SlicePair] = field(default_factory=list)  # if the task guards slices
     unit: str = "rows"  # the unit that the bootstrap draws
-    undefined: int = 0  # number of these that say nothing, such as queries without a relevant document, or ties
-
-    @property
-    def judging(self) -> int:
-        """The number of units that say which version is better."""
-        return self.challenger.examples - self.undefined
+    judging: int = 0  # number of these that say which version is better
 
 
 @dataclass(frozen=True)
@@ -265,8 +260,8 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
     is_fair, described = _fair_rows(name, known, data, split)
     tables = []
     for number, network in networks.items():
+        require_classes(f"{name} version {number}", network.recipe.get("classes"), examples.classes)
         with _judging(name, number):
-            _require_classes(network.recipe.get("classes"), examples.classes)
             tables.append(judge.predict(network, with_features_of(network.recipe["input"], examples)).filter(is_fair))
     pairs = []
     if judged.slice_tolerance is not None:
@@ -276,18 +271,31 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
     lower_is_better = {metric.name: metric.lower_is_better for metric in judge.all_metrics()}
     unit = "groups" if judge.group_of(tables[0]) is not None else "queries" if judge.reads.lists else "rows"
     ours, theirs = map(judge.statistic, tables)
-    undefined = 0
-    if judge.reads.lists or "within" in tables[0].column_names:  # each unit has a value of its own
-        of_units = ours.of_rows(np.arange(ours.examples)[:, None])[0]
-        undefined = int(np.isnan(of_units).sum())
-    return Evidence(ours, theirs, lower_is_better, described, pairs, unit, undefined)
+    have_own_values = judge.reads.lists or "within" in tables[0].column_names
+    count = judging(ours, judged.metric) if have_own_values else ours.examples
+    return Evidence(ours, theirs, lower_is_better, described, pairs, unit, count)
 
 
-def _require_classes(known: Sequence[str] | None, now: Sequence[str] | None) -> None:
-    """Raise ValueError if a network scores other classes than those of the current data."""
+def judging(statistic: Statistic, metric: str) -> int:
+    """Return how many units have a value of a metric; ties and queries without a relevant document have none.
+
+    Args:
+        statistic: of a task whose metrics are means over its units, such as queries.
+        metric: a metric's name.
+    """
+    each_unit = np.arange(statistic.examples)[:, None]
+    return int((~np.isnan(statistic.of_rows(each_unit)[statistic.names.index(metric)])).sum())
+
+
+def require_classes(version: str, known: Sequence[str] | None, now: Sequence[str] | None) -> None:
+    """Raise ValueError if a network scores other classes than those of the current data, or in another order."""
     if known and now and list(known) != list(now):
-        other = next((name for name in [*now, *known] if (name in now) != (name in known)), now[0])
-        raise ValueError(f"it has {len(known)} classes, the data {len(now)}, and {other!r} differs: their scores too")
+        other = sorted({*known} ^ {*now})
+        difference = f"{other[0]!r} is only in one of them" if other else "in another order"
+        raise ValueError(
+            f"{version} scores {len(known)} classes, and the data has {len(now)}; {difference}. To decide without the "
+            f"gate: {_by_hand(version.partition(' ')[0])}"
+        )
 
 
 def with_features_of(about: Mapping[str, Any], examples: Split) -> Split:
@@ -344,7 +352,8 @@ def _judge_sorters(name: str, numbers: tuple[str, str], params: Settings) -> Evi
         with _judging(name, number):
             statistics.append(_of_sorter(vectors, sorter))
     ours, theirs = statistics
-    return Evidence(ours, theirs, dict.fromkeys(SORTER_METRICS, False), f"{SORTER_VECTORS} fresh vectors")
+    examples = f"{SORTER_VECTORS} fresh vectors"
+    return Evidence(ours, theirs, dict.fromkeys(SORTER_METRICS, False), examples, judging=SORTER_VECTORS)
 
 
 def _fair_rows(name: str, known: dict[str, Digests], data: Path, split: str) -> tuple[np.ndarray, str]:

@@ -20,7 +20,7 @@ MOST_WORDS, MOST_LETTERS = 200, 40
 
 
 class Vocabulary:
-    """Map words and punctuation marks to numbers: 0 is padding, 1 is any unknown word.
+    """Map words and punctuation marks to numbers: 0 is padding, 1 is any unknown word or mark.
 
     Args:
         words: all words and marks; the first two are `<padding>` and `<unknown>`.

@@ -153,10 +153,25 @@ def test_columns_of_a_later_one_are_matched_by_name(tmp_path, monkeypatch):
     data.main(settings(snapshot=2, **args), "shop")
     row = pq.read_table("data/shop/train.parquet").to_pylist()[-1]
     assert (row["features"], row["labels"], row["difficult"]) == ([9, 90], [1, 0], [True, False])
-    for old, new in (("tag_b", "tag_c"), ("x_a", "x_c")):
-        written(("2026-10-01", later.replace(old, new)))
-        with pytest.raises(ValueError, match=f"2026-10-01/rows.csv: .*{old}.* is only in one|no column|expected"):
-            data.main(settings(snapshot=2, **args), "shop")
+    with_another_tag = later.replace("split\n", "split,tag_c\n").replace("train", "train,1")
+    for text, message in (
+        (later.replace("x_a", "x_c"), "no column 'x_a', which the first"),
+        (with_another_tag, "column 'tag_c' of labels, but not the first"),
+    ):
+        written(("2026-10-01", text))
+        with pytest.raises(ValueError, match=f"2026-10-01/rows.csv: .*{message}"):
+            data.main(settings(snapshot=2, **args | {"ignore": None}), "shop")
+
+
+@pytest.mark.parametrize("missing", ["refuse", "impute"])
+def test_features_of_a_later_one_keep_their_order_and_new_ones_are_not_learned(tmp_path, monkeypatch, caplog, missing):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{row},{10 * row},{row},{split}" for row, split in SIX]
+    first, later = ["x_a,x_b,y,split", *lines], "x_c,x_b,split,y,x_a\n5,90,train,3,9\n"
+    written(("first", "\n".join(first)), ("2026-10-01", later))
+    data.main(settings(snapshot=2, features="x_*", id=None, group=None, missing=missing), "shop")
+    assert pq.read_table("data/shop/train.parquet")["features"].to_pylist()[-1][:2] == [9, 90]
+    assert "x_c: not in the first delivery" in caplog.text
 
 
 def test_rows_of_a_later_one_that_repeat_held_out_rows_without_an_id_are_left_out(tmp_path, monkeypatch, caplog):
@@ -166,7 +181,8 @@ def test_rows_of_a_later_one_that_repeat_held_out_rows_without_an_id_are_left_ou
     data.main(settings(snapshot=2, id=None, group=None), "shop")
     rows = {split: pq.read_table(f"data/shop/{split}.parquet")["features"].to_pylist() for split in ("train", "test")}
     assert not {*map(tuple, rows["train"])} & {*map(tuple, rows["test"])}
-    assert [9] in rows["train"]
+    assert rows["train"].count([9]) == 1
+    assert rows["train"].count([0]) == 2  # inputs of training may repeat
     assert "4 of 9 rows of later deliveries" in caplog.text
 
 

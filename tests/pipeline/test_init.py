@@ -789,6 +789,9 @@ def test_a_dataset_that_is_replaced_keeps_the_splits_of_its_rows(project):
     assert "rows stay in their splits" in run(write(project, **more), "--replace")
     after = rules.check().datasets["mine"]
     assert (after.seed, after.args["split"]) == (before.seed, before.args["split"])
+    wider = more | {"z": np.tile(np.abs(X), 10)}
+    assert "rows stay in their splits" in run(write(project, **wider), "--replace")
+    assert "gate: none, as before" in run(project / "a.csv", "--replace")
     assert "rows stay in their splits" not in run(project / "a.csv", "--replace", "--group", "none")
 
 

@@ -310,16 +310,21 @@ def test_documents_in_lists_get_the_scores_of_rows_of_their_own(workspace, capsy
     for file in ("lists.jsonl", "lists.csv"):
         rows = answered(reranker, file, capsys=capsys)
         assert {row["id"]: row["score"] for row in rows} == pytest.approx(score_of)
-    for of_query, expected in (({"docid": "q7"}, "q7"), ({}, "a bill")):  # no ids of documents: one answer
+    for of_query, ids in (({"docid": "q7"}, ["q7"] * 3), ({}, [1, 2, 3]), ({"docid": ["a", None, 7]}, ["a", 2, 7])):
         Path("lists.jsonl").write_text(json.dumps({"query": "a bill", "passage": PASSAGES} | of_query))
-        [row] = answered(reranker, "lists.jsonl", capsys=capsys)
-        assert (row["id"], row["scores"]) == (expected, pytest.approx([score_of[name] for name in "abc"]))
+        rows = answered(reranker, "lists.jsonl", capsys=capsys)
+        assert [row["id"] for row in rows] == ids
+        assert [row["score"] for row in rows] == pytest.approx([score_of[name] for name in "abc"])
+    table["passage"] = ['["pay", an invoice]', "[print]", '["print"']  # texts that only look like lists
+    table.to_csv("rows.csv", index=False)
+    assert len(answered(reranker, "rows.csv", capsys=capsys)) == 3
 
 
 @pytest.mark.parametrize(
     ("file", "contents", "message"),
     [
         ("a.csv", "query,passage\nbill,\"['pay', 'print']\"\n", "row 1: passage is .*expected .*a list as JSON"),
+        ("a.csv", 'query,passage\nbill,"[""pay""]"\nprint,pay\n', "row 2: passage is 'pay', expected a list as JSON"),
         (
             "a.jsonl",
             '{"query": "a", "passage": ["pay"]}\n{"query": "A", "passage": ["in"]}\n',

@@ -271,3 +271,13 @@ def test_the_scale_of_probabilities_follows_the_weights_of_pairs(monkeypatch):
 def test_reliability_is_drawn_if_all_pairs_are_right(tmp_path, pairs):
     plots.reliability(tmp_path / "a.png", np.linspace(1, 2, pairs), np.ones(pairs))
     assert (tmp_path / "a.png").stat().st_size > 0
+
+
+def test_the_report_draws_preferences_by_their_weights(tmp_path, monkeypatch):
+    table = pa.table({"scores": [[2.0, 0.0], [0.0, 0.0], [0.0, 1.0]], "relevance": [[1.0, 0], [0, 0], [1.0, 0]]})
+    table = table.append_column("weight", pa.array([1.0, 5.0, 9.0]))
+    examples = SimpleNamespace(of_preferences=True, has=lambda name: True, predicted=lambda *names: table.select(names))
+    drawn = []
+    monkeypatch.setattr(plots, "reliability", lambda _, leads, weight: drawn.append((leads.tolist(), weight.tolist())))
+    assert QueryRanking().draw(plots, tmp_path / "a.png", examples)
+    assert drawn == [([2.0, -1.0], [1.0, 9.0])]  # without the tie

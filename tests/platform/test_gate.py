@@ -20,6 +20,7 @@ from pipelines.tracking import gate
 from pipelines.tracking.known_rows import known_rows, learned, write_known
 from pipelines.tracking.store import ServerUnreachable
 from pipelines.tracking.upload import Run, Version, publish
+from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
 from rankgrad.evaluation import Statistic
 from rankgrad.inputs.features import of_tensor
@@ -378,3 +379,17 @@ def test_a_version_is_judged_on_its_features_where_the_data_have_other_values_no
     assert gate.with_features_of({"names": now}, examples) is examples
     with pytest.raises(ValueError, match="no column height"):
         gate.with_features_of({"names": ["km", "height"]}, examples)
+
+
+def test_only_units_that_say_which_version_is_better_judge():
+    statistic = lookup.find("tasks", "query_ranking")().statistic(
+        pa.table({"id": range(3), "scores": [[1.0, 0.0]] * 3, "relevance": [[1, 0], [0, 0], [0, 1]]})
+    )
+    assert gate.judging(statistic, "pair_accuracy") == 2
+
+
+@pytest.mark.parametrize(("now", "message"), [(["a", "c"], "'b' is only in one"), (["b", "a"], "in another order")])
+def test_models_of_other_classes_are_not_judged(now, message):
+    gate.require_classes("m version 1", ["a", "b"], ["a", "b"])
+    with pytest.raises(ValueError, match=f"m version 1.*{message}.*rankgrad promote m --version"):
+        gate.require_classes("m version 1", ["a", "b"], now)

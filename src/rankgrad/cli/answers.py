@@ -160,8 +160,8 @@ class Gallery:
             )  # fmt: skip
         self.ids = [row["id"] for row in rows]
         for row_id in self.ids:
-            if isinstance(row_id, list):
-                raise ValueError(f"{source}: the id {str(row_id)[:60]} is a list, expected one for each row to search")
+            if isinstance(row_id, list | dict):
+                raise ValueError(f"{source}: an id is {str(row_id)[:60]}, expected a text or a number in each row")
         self.embeddings = np.array([row["embedding"] for row in rows])
 
     def best(self, embedding: list[float], count: int = FOUND) -> list[Answer]:
@@ -402,7 +402,8 @@ def _kind(values: list[Any]) -> Any:
     import pyarrow as pa
 
     try:
-        return pa.array(values).type
+        kind = pa.array(values).type
+        return pa.float64() if pa.types.is_null(kind) else kind  # a probability that no answer has so far
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # the last: a whole number of 2^63 or more
         return pa.string()
 

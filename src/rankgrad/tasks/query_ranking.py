@@ -250,7 +250,7 @@ class QueryRanking(Task):
             yield Lists(of_queries, truth, mask, rows, counts=(truth > 0).any(-1))
 
     def answers(self, network: Any, inputs: Inputs, sizes: Tensor) -> list[dict[str, Any]]:
-        """Return the `scores` of each row's documents; only their order within a row is meaningful.
+        """Return the `scores` of each row's documents; of most networks, only their order within a row is meaningful.
 
         If a network was trained on preferences, `first_is_preferred` is the probability that the first of two documents
         is preferred, see `scores`; None for rows with another number of documents.

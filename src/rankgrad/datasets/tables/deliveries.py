@@ -74,7 +74,12 @@ def folders_of(raw: Path, snapshot: int) -> list[Path]:
 
 
 def delivery_of(
-    table: TableOptions, raw: Path, *, seed: int, head: int | None = None, first: Mapping[str, list[str]] | None = None
+    table: TableOptions,
+    raw: Path,
+    *,
+    seed: int,
+    head: int | None = None,
+    first_roles: Mapping[str, list[str]] | None = None,
 ) -> Delivery:
     """Read the files of a delivery, and assign each example to a split.
 
@@ -83,7 +88,7 @@ def delivery_of(
         raw: its folder.
         seed: the seed of splits by hash.
         head: how many rows of each file to read; None for all.
-        first: of a later delivery, the roles of the first one.
+        first_roles: of a later delivery, the roles of the first one.
 
     Raises:
         FileNotFoundError, ValueError: a file is missing, or a cell does not fit its role; the message names its row.
@@ -96,7 +101,7 @@ def delivery_of(
         kind=table.format, encoding=table.encoding, empty=table.empty or (), writing=table.writing, head=head,
         pictures=[*table.input_columns, *filter(None, [table.rejected])] if table.input_type.files else [],
     )  # fmt: skip
-    examples = examples_of(table, sheet, first)
+    examples = examples_of(table, sheet, first_roles)
     frame = examples.frame
     if table.drawn:
         frame = frame.assign(split=drawn_splits(table, frame["key"], seed))
@@ -185,7 +190,7 @@ class Deliveries:
         folders = folders_of(raw, reading.snapshot)
         self.first = delivery_of(table, folders[0], seed=reading.seed)
         roles = self.first.examples.roles
-        self.later = [delivery_of(table, folder, seed=reading.seed, first=roles) for folder in folders[1:]]
+        self.later = [delivery_of(table, folder, seed=reading.seed, first_roles=roles) for folder in folders[1:]]
         for later in self.later:
             self._require_others(later)
         first = self._first_rows
@@ -215,7 +220,8 @@ class Deliveries:
     def _held_out(self) -> pd.DataFrame:
         """The rows of the first delivery from which nothing may be learned: with folds, only those of the gate."""
         first = self._first_rows
-        return first[first["split"] == "gate" if self.reading.folds else first["split"] != "train"]
+        is_held_out = first["split"] == "gate" if self.reading.folds else first["split"] != "train"
+        return first[is_held_out]
 
     def _require_others(self, later: Delivery) -> None:
         """Raise ValueError if rows of a later delivery belong to groups that the first delivery holds out."""
@@ -234,8 +240,8 @@ class Deliveries:
                 value = repeated[column].iloc[0]
                 raise ValueError(
                     f"{later.examples.sheet.place(repeated.index[0])}: {column} {value} is in {splits[value]} of "
-                    f"{self.first.raw}, but later deliveries are only for training; remove all {len(repeated)} such "
-                    "rows of this delivery, or rename those that are other rows"
+                    f"{self.first.raw}, from which nothing may be learned, as from later deliveries; remove all "
+                    f"{len(repeated)} such rows of this delivery, or rename those that are other rows"
                 )
 
     def manifest(self) -> dict[str, Any]:
@@ -263,11 +269,11 @@ class Deliveries:
         for later in self.later if split == "train" else ():
             frame = with_truth(self.table, later.examples, later.examples.frame, learned=True)
             self.skipped[split] += later.examples.left_out
-            frame = self._without_held_out(frame, ["key"], later.raw, split)  # without an id, the key is the input
-            count += len(frame)
-            logging.info("%s: %d more training rows, from a later delivery: %d in all", later.raw, len(frame), count)
             if not (self.table.id or self.table.image or self.table.relevance):  # names are row numbers of each file
                 frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
+            frame = self._without_held_out(frame, ["key"], later.raw, split)
+            count += len(frame)
+            logging.info("%s: %d more training rows, from a later delivery: %d in all", later.raw, len(frame), count)
             if len(frame):
                 yield from self._tables(later, frame, split)
 
@@ -306,6 +312,8 @@ class Deliveries:
         held_out, is_held_out = self._held_out, pd.Series(False, later.index)
         for column in columns:
             is_held_out |= later[column].isin(held_out[column])
+        if not self.table.drawn:  # rows may repeat inputs, unless they call themselves held out
+            is_held_out &= later["split"] != "train"
         if is_held_out.any():
             logging.warning(
                 "%s: %d of %d rows of later deliveries belong to groups, or repeat rows, that the first one holds out: "
@@ -317,9 +325,8 @@ class Deliveries:
 
     def _tables(self, delivery: Delivery, frame: pd.DataFrame, split: str) -> Iterator[pa.Table]:
         """Yield examples as tables of the dataset's schema; `id` counts them from 0."""
-        table, sheet = self.table, delivery.examples.sheet
-        names = frame["name"]
-        frame = encoded(table, sheet, frame, self.fitted)
+        table, names = self.table, frame["name"]
+        frame = encoded(table, delivery.examples, frame, self.fitted)
         self.skipped[split] += names.drop(frame.index).tolist()  # rows without a known label
         schema = table.schema_for(self.fitted)
         first_id = 0

@@ -1,5 +1,6 @@
 """Convert rows of a user's own table to examples: read each role, and merge rows that belong together."""
 
+import logging
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,11 +31,12 @@ from rankgrad.datasets.tables.cells import (
     words_in,
 )
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
-from rankgrad.datasets.tables.roles import LEARNED, NAMED, NUMERIC, TableOptions
+from rankgrad.datasets.tables.roles import NAMED, NUMERIC, TableOptions
 from rankgrad.datasets.tables.text import log_once
 from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json
+from rankgrad.lookup import listed
 from rankgrad.numbers import ORDERS
 from rankgrad.plain_text import key_in, name_in, parts_in, spelled_alike, text_in
 
@@ -49,7 +51,7 @@ __all__ = [
     "with_truth",
 ]
 
-IN_ORDER = (*LEARNED, "labels", "label_ranks", "ignore")  # roles whose columns differ in meaning
+IN_ORDER = ("features", "labels", "label_ranks", "ignore")  # roles whose columns differ in meaning
 HIGHEST = 60  # highest grade; its gain in NDCG is 2^60
 SMALLEST = float(np.finfo(np.float32).tiny)  # smallest weight that is not 0 in float32
 
@@ -75,20 +77,20 @@ class Examples(NamedTuple):
     dropped: pd.DataFrame
 
 
-def examples_of(table: TableOptions, sheet: Sheet, first: Mapping[str, list[str]] | None = None) -> Examples:
+def examples_of(table: TableOptions, sheet: Sheet, first_roles: Mapping[str, list[str]] | None = None) -> Examples:
     """Return an example for each row of the files that has no missing value.
 
     Args:
         table, sheet: the options, and what was read from the files.
-        first: of a later delivery, the roles of the first one, whose order of columns counts.
+        first_roles: of a later delivery, the roles of the first one, whose order of columns counts.
 
     Raises:
         ValueError: a cell does not fit its role; the message names its row. Or the columns of a role are not those of
             the first delivery.
     """
     roles = table.roles([*sheet.frame])
-    if first is not None:
-        roles |= _in_order_of(first, roles, sheet.paths[0])
+    if first_roles is not None:
+        roles |= _in_order_of(first_roles, roles, sheet.paths[0])
     names, complete = _default_names(sheet), _complete(table, sheet, roles)
     cells = sheet.frame[complete]
     if not len(cells):
@@ -135,11 +137,12 @@ def _in_order_of(
     in_order = {}
     for role in IN_ORDER:
         columns, expected = roles.get(role, []), first.get(role, [])
-        if other := sorted({*columns} ^ {*expected}):
-            raise ValueError(
-                f"{path}: {len(columns)} columns of {role}, expected the {len(expected)} of the first delivery; "
-                f"{other[0]!r} is only in one of them"
-            )
+        missing, new = sorted({*expected} - {*columns}), sorted({*columns} - {*expected})
+        if missing or (new and role != "features"):
+            found = f"no column {missing[0]!r}, which" if missing else f"column {new[0]!r} of {role}, but not"
+            raise ValueError(f"{path}: {found} the first delivery has; add or remove it")
+        if new:
+            logging.warning("%s: %s: not in the first delivery, so not learned from", path, listed(new))
         if expected:
             in_order[role] = expected
     return in_order

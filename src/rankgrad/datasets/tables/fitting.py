@@ -122,17 +122,18 @@ def check_margins(table: TableOptions, raw: Path, frame: pd.DataFrame) -> None:
         )
 
 
-def encoded(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
+def encoded(table: TableOptions, examples: Examples, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
     """Return examples with names replaced by vectors, and labels by numbers for each class.
 
     Raises:
         ValueError: a vector differs in length or type from the training's, or a label is unknown; the message names
             its row.
     """
+    sheet = examples.sheet
     if table.has_names:
         chosen = _with_vectors(table, sheet, chosen, fitted["features"])
     elif "width" in fitted:
-        chosen = _with_filled(table, sheet, chosen, fitted) if table.filled else chosen
+        chosen = _with_filled(table, examples, chosen, fitted) if table.filled else chosen
         _require_vectors(table, sheet, chosen, fitted)
     return _with_numbers(table, sheet, chosen, fitted["classes"]) if table.has_label_cells else chosen
 
@@ -269,14 +270,14 @@ def _filled_features(table: TableOptions, examples: Examples, train: pd.DataFram
     return names
 
 
-def _with_filled(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, fitted: Mapping[str, Any]) -> pd.DataFrame:
+def _with_filled(
+    table: TableOptions, examples: Examples, chosen: pd.DataFrame, fitted: Mapping[str, Any]
+) -> pd.DataFrame:
     """Return examples whose empty numbers are filled, with features that flag these."""
-    columns, values = table.roles([*sheet.frame])["features"], _inputs(table, chosen)
-    number_of = dict(zip(columns, np.stack(values.tolist()).T, strict=True))
+    values = _inputs(table, chosen)
+    number_of = dict(zip(examples.roles["features"], np.stack(values.tolist()).T, strict=True))
     features = []
     for column, fill in fills_of(tuple(fitted["features"])).items():
-        if column not in number_of:
-            raise ValueError(f"{sheet.paths[0]}: no column {column!r}, which the first delivery has; add it")
         is_empty = np.isnan(number_of[column])
         features.append(np.where(is_empty, number_of[column].dtype.type(fill), number_of[column]))
         if empty_name(column) in fitted["features"]:

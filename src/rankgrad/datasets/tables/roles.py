@@ -480,7 +480,9 @@ class TableOptions:
         expected = [start + label.removeprefix(start_of_label) for label in labels]
         if {*expected} != {*ignored}:
             missing = next(column for column in expected if column not in ignored)
-            raise ValueError(f"ignore: no column {missing!r}, expected one for each column of labels")
+            raise ValueError(
+                f"ignore: no column {missing!r}, expected one for each column of labels; or list both in the same order"
+            )
         return expected
 
     def _column_of(self, role: str) -> Any:

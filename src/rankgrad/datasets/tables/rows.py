@@ -25,7 +25,7 @@ __all__ = ["OWN", "Named", "Roles", "Row", "asked", "own_columns", "pieces", "re
 T = TypeVar("T")
 
 DOCUMENTS = 16  # queries to answer at once
-SORTED = 2**26  # bytes of the largest file whose rows are sorted by query; of a larger one, one query is read at a time
+SORTED = 2**26  # bytes of the largest file whose rows are sorted by query, in memory; a larger one is read by query
 
 
 class Roles(NamedTuple):
@@ -182,18 +182,15 @@ def _as_lists(cell: Any) -> Any:
     return [_as_lists(value) for value in values] if isinstance(values, list) and cell.dtype == object else values
 
 
-def _list_in(cell: Any) -> Any:
-    """Return the list that a cell of a text file has as JSON, or else the cell.
-
-    Raises:
-        ValueError: the cell has a list of texts in another form, such as pandas writes.
-    """
-    if not isinstance(cell, str) or not cell.endswith("]") or not cell.startswith(("['", '["', "[]")):
-        return cell
+def _list_in(cell: Any) -> list[Any] | None:
+    """Return the list that a cell of a text file has as JSON; None if it has none."""
+    if not isinstance(cell, str) or not cell.lstrip().startswith("["):
+        return None
     try:
-        return parsed_json(cell)
-    except ValueError:
-        raise ValueError(f"{cell[:60]!r}, expected a text, or a list as JSON, as `json.dumps` writes it") from None
+        value = parsed_json(cell)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, list) else None
 
 
 @dataclass(frozen=True)
@@ -450,9 +447,9 @@ class _Columns:
                 raise ValueError(f"document {number}: {error}") from error
         return {entered.name: inputs}
 
-    def query_in(self, cell: Any) -> str:
+    def query_in(self, cell: Any, column: str | None) -> str:
         """Return the name of a query; one that the network reads is the same in another case, as in training."""
-        is_read = self.query in self.of_input and isinstance(cell, str)
+        is_read = column in self.of_input and isinstance(cell, str)
         return key_in(spelled_alike(cell) if is_read else cell)
 
     def documents_in(self, cells: _Cells) -> list[Any] | None:
@@ -461,20 +458,23 @@ class _Columns:
 
     def _is_list(self, cell: Any) -> bool:
         """Return whether a cell has a list of documents, not a single one."""
+        if not isinstance(cell, list):
+            return False
         columns = self.inputs[0].columns
-        is_vector = self.type.vectors and len(columns) == 1 and columns != columns_of(self.features)
-        if not isinstance(cell, list) or not is_vector:
-            return isinstance(cell, list)
+        is_list_itself = self.type.vectors and columns != columns_of(self.features)  # a single document
+        is_list_itself |= self.type.columns == 2
+        if len(columns) > 1 or not is_list_itself:
+            return True
         return bool(cell) and isinstance(cell[0], list | Mapping)
 
     def _check_query(self, cells: _Cells) -> None:
         """Raise ValueError if a row has several queries."""
         column = self.query
         if column is None and self.type.columns == 2 and len(self.inputs[0].columns) == 2:
-            column = self.inputs[0].columns[0]  # of preferences
+            column = self.inputs[0].columns[0]  # of preferences, or without the column that named queries in training
         cell = cells.row[column] if column else None
         try:
-            queries = {self.query_in(name) for name in cell} - {""} if isinstance(cell, list) else set()
+            queries = {self.query_in(name, column) for name in cell} - {""} if isinstance(cell, list) else set()
         except ValueError as error:
             raise ValueError(f"{column} has {error}") from error
         if len(queries) > 1:
@@ -645,10 +645,11 @@ class _Table:
         )  # fmt: skip
         number = left_out = 0
         is_filled = bool(fills_of(tuple(columns.features)))
-        has_lists = columns.query is not None and "text" in columns.type.backbones and self.form in ("csv", "tsv")
+        has_lists = False
         for piece in pieces:
             for row in piece.astype(object).to_dict("records"):
                 number += 1
+                has_lists = self._have_lists(row) if number == 1 else has_lists
                 cells = columns.cells(self._with_lists(number, row) if has_lists else row)
                 if is_filled and all(is_empty(cells.row[column]) for column in columns.of_input):  # as in training
                     left_out += 1
@@ -659,15 +660,34 @@ class _Table:
         if left_out:
             log_once(f"{self.path}: {left_out} of {number} rows without input, such as totals, are left out")
 
+    def _have_lists(self, row: Mapping[str, Any]) -> bool:
+        """Return whether the first row of a text file has a list of documents as JSON, and so all rows have.
+
+        Raises:
+            ValueError: it has a list in another form, such as pandas writes.
+        """
+        if self.columns.query is None or "text" not in self.columns.type.backbones or self.form not in ("csv", "tsv"):
+            return False
+        column = self.columns.inputs[0].columns[-1]
+        cell = row[column]
+        if isinstance(cell, str) and cell.startswith("['") and cell.endswith("']"):
+            raise ValueError(
+                f"{self._place(1)}: {column} is {cell[:60]!r}, expected a text, or a list as JSON, as `json.dumps` "
+                "writes it"
+            )
+        documents = _list_in(cell)
+        return documents is not None and all(isinstance(document, str) for document in documents)
+
     def _with_lists(self, number: int, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a row whose cells may be lists of documents and of their ids."""
-        cells = {}
-        for column, cell in row.items():
-            try:
-                cells[column] = _list_in(cell)
-            except ValueError as error:
-                raise ValueError(f"{self._place(number)}: {column} is {error}") from error
-        return cells
+        """Return a row whose documents, and perhaps their ids, are lists."""
+        column = self.columns.inputs[0].columns[-1]
+        documents = _list_in(row[column])
+        if documents is None:
+            raise ValueError(
+                f"{self._place(number)}: {column} is {str(row[column])[:60]!r}, expected a list as JSON, as in row 1"
+            )
+        ids = {self.columns.id: _list_in(row[self.columns.id])} if self.columns.id else {}
+        return {**row, column: documents} | {name: cell for name, cell in ids.items() if cell is not None}
 
     def _vector(self, number: int, numbers: list[Any]) -> list[Any]:
         """Return an SVMlight vector as in training: starting at the lowest index, padded with zeros.
@@ -719,19 +739,23 @@ class _Table:
                         f"{self._place(numbers[1])}: {column} {query} is in row {numbers[0]}, too, which has a list of "
                         "documents: put all documents of a query into one list, or name the queries differently"
                     )
-                yield self._listed(rows[0], column, query, documents)
+                yield self._query_of(rows[0], column, query, len(documents))
                 continue
             asked = partial(self._documents, numbers, rows)
             ids = [self.columns.id_of(row, number) for number, row in zip(numbers, rows, strict=True)]
             yield Row(rows[0].row[column], f"{self.path}: {column} {query}", asked, ids)
 
-    def _listed(self, cells: _Cells, column: str, query: str, documents: Sequence[Any]) -> Row:
-        """Return a query whose documents are in a list; with a list of their ids, each has an answer of its own."""
-        name, ids = cells.row[column], cells.row[self.columns.id] if self.columns.id else None
-        place, asked = f"{self.path}: {column} {query}", partial(self.columns.asked, cells)
-        if not isinstance(ids, list) or len(ids) != len(documents):
-            return Row(name if ids is None or isinstance(ids, list) else ids, place, asked)
-        return Row(name, place, asked, [_returned(of_document, number) for number, of_document in enumerate(ids, 1)])
+    def _query_of(self, cells: _Cells, column: str, query: str, count: int) -> Row:
+        """Return a query whose documents are in a list.
+
+        The id of each document is in a list too, or else the row's id, or else its number in the list.
+        """
+        ids = cells.row[self.columns.id] if self.columns.id else None
+        if not isinstance(ids, list) or len(ids) != count:  # of a wrong length: `asked` raises
+            ids = [None if isinstance(ids, list) else ids] * count
+        ids = [_returned(of_document, number) for number, of_document in enumerate(ids, 1)]
+        place = f"{self.path}: {column} {query}"
+        return Row(cells.row[column], place, partial(self.columns.asked, cells), ids)
 
     def _documents(self, numbers: Sequence[int], rows: Sequence[_Cells]) -> dict[str, Any]:
         """Return the inputs of a query's documents; an error names the document's row."""
@@ -746,7 +770,7 @@ class _Table:
     def _query(self, column: str, number: int, cells: _Cells) -> str:
         cell = cells.row[column]
         try:
-            query = self.columns.query_in(cell)
+            query = self.columns.query_in(cell, column)
         except ValueError:
             query = ""
         if not query:

@@ -157,7 +157,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         chosen = []
         for side, words in enumerate((first, second)):
             weights = self.pair_weights[side][words.numbers] * (words.counts > 0)
-            # Padding and unknown words come first and have weight 0: a stable order is the same in every batch.
+            # Padding and unknown words have weight 0, so they come last: a stable order is the same in every batch.
             values, places = weights.sort(dim=1, descending=True, stable=True)
             values, places = values[:, : RAREST[side]], places[:, : RAREST[side]]
             chosen.append((words.numbers.gather(1, places), values))
