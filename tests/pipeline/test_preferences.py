@@ -281,3 +281,7 @@ def test_the_report_draws_preferences_by_their_weights(tmp_path, monkeypatch):
     monkeypatch.setattr(plots, "reliability", lambda _, leads, weight: drawn.append((leads.tolist(), weight.tolist())))
     assert QueryRanking().draw(plots, tmp_path / "a.png", examples)
     assert drawn == [([2.0, -1.0], [1.0, 9.0])]  # without the tie
+    statistic = QueryRanking().statistic(table)
+    log_loss = statistic.of_all()[statistic.names.index("log_loss")]
+    chosen = 1 / (1 + np.exp(-np.array([2.0, -1.0])))
+    assert log_loss == pytest.approx(-np.average(np.log(chosen), weights=[1, 9]))

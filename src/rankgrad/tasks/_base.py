@@ -43,6 +43,7 @@ class Metric:
         lower_is_better: whether a lower value is better.
         shown: whether short tables include it.
         limits: the smallest and the largest value that it can have.
+        optional: whether only some data have it, such as pairs.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Metric:
     lower_is_better: bool = False
     shown: bool = True
     limits: tuple[float, float] = (0.0, 1.0)
+    optional: bool = False
 
 
 @dataclass(frozen=True)

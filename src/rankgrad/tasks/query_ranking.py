@@ -48,6 +48,9 @@ METRICS = (
 )
 
 
+LOG_LOSS = Metric("log_loss", "log loss of p", True, shown=False, limits=(0, math.inf), optional=True)  # of pairs
+
+
 @dataclass(frozen=True, kw_only=True)
 class RankerOptions(BatchedPhase):
     """Options of the ranker's training; `batch_size` counts queries, `monitor` decides on the best epoch."""
@@ -159,7 +162,7 @@ class QueryRanking(Task):
     """
 
     title = "Query ranking"
-    metrics = METRICS
+    metrics = (*METRICS, LOG_LOSS)
     learns = ("labels", "label_ranks", "target")
     judged = "target"
     Training = Training
@@ -229,14 +232,21 @@ class QueryRanking(Task):
 
         TOP1 and RKL are from the KDD Cup 2004: TOP1 is 1 if a relevant document comes first, and RKL is the rank of the
         last relevant document; ties count as the worst order. Pair accuracy is the fraction of a query's pairs that are
-        in the right order.
+        in the right order. If every query has two documents, as preferences have, add the mean log loss of the
+        probability that the better one is preferred, see `scores`.
         """
-        values = torch.empty(len(METRICS), len(table), dtype=torch.float64)
+        metrics, values = METRICS, torch.empty(len(METRICS), len(table), dtype=torch.float64)
         for queries in self.lists(table):
             assert queries.mask is not None
             values[:, queries.rows] = metrics_of(queries.scores, queries.truth, queries.mask)
+        scores, sizes = lists_of(table, "scores", path="predictions")
+        if bool((sizes == 2).all()):
+            leads, pairs = _leads(scores, lists_of(table, "relevance", path="predictions")[0], sizes)
+            log_losses = torch.full((1, len(table)), torch.nan, dtype=torch.float64)
+            log_losses[0, pairs] = softplus(-leads)
+            metrics, values = (*METRICS, LOG_LOSS), torch.cat([values, log_losses])
         of_rows = partial(mean_over, values.numpy(), weight=weight_of(table))
-        return Statistic([metric.name for metric in self.metrics], len(table), of_rows)
+        return Statistic([metric.name for metric in metrics], len(table), of_rows)
 
     def lists(self, table: pa.Table) -> Iterator[Lists]:
         """Yield queries of similar lengths together, to avoid padding all of them to the longest."""
