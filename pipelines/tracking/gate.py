@@ -123,7 +123,7 @@ def decide_all(
 
 def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Path, over_person: bool) -> Decision:
     # Find the champion and the challenger.
-    model, gate, task = registry.model_of(client, name), params.gate, _task_of(name, params)
+    model, task = registry.model_of(client, name), _task_of(name, params)
     champion, challenger = registry.holder(model, "champion"), registry.holder(model, "challenger")
     if champion is None:
         numbers = ", ".join(registry.versions(client, name)) or "none"
@@ -134,46 +134,107 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     if challenger is None:
         return stays
     if challenger == champion:
-        reason = "the challenger is the champion already"
-        if len(registry.champions(client, model)) == 1:
-            reason += "; it was the first version, so there was nothing to compare it with"
-        return replace(stays, reason=reason)
-
-    # Compare their metrics.
-    if task == "sorter":
-        judged = params.judged_of(task)
-        evidence = _judge_sorters(name, (challenger, champion), params)
-    else:
-        dataset = _dataset(name, tags, challenger, champion)
-        judged, data = params.judged_of(task, dataset), folder / "data" / dataset
+        stays = replace(stays, reason="the challenger is the champion already")
+        is_first = len(registry.champions(client, model)) == 1
+        return _decide_first(client, stays, params, folder) if is_first else stays
+    if task != "sorter":
+        data = folder / "data" / _dataset(name, tags, challenger, champion)
         val = data / "val.parquet"
         if not (data / "gate.parquet").is_file() and val.is_file() and FOLD in columns_of(val):
             by_hand = f"choose by hand: {_by_hand(name)}"
             reason = f"no rows judge: {data.name} has folds, which train on all rows, but no gate split; {by_hand}"
             return replace(stays, reason=reason)
-        evidence = _judge(name, (challenger, champion), task, data, params, judged)
-    gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name)
+
+    decision, evidence = _compare(stays, tags, params, folder)
+    if decision.promoted and not over_person and registry.chosen_by_person(client, model):
+        objection = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
+        decision = replace(decision, promoted=False, reason=f"{decision.reason}; but {objection}")
+    _carry_out(client, decision, evidence, params)
+    return decision
+
+
+def _decide_first(client: mlflow.MlflowClient, stays: Decision, params: Settings, folder: Path) -> Decision:
+    """Compare the first champion, the best of the first versions on validation, with the others on the gate split.
+
+    The best of those that are significantly better, Bonferroni-corrected for their number, becomes champion. Validation
+    chose epochs, too, so it favors networks over models that are fitted in one step.
+    """
+    name, champion = stays.model, str(stays.champion)
+    tags = {number: client.get_model_version(name, number).tags for number in registry.versions(client, name)}
+    dataset = tags[champion].get("dataset")
+    newest = {
+        of_version.get("run"): number for number, of_version in tags.items() if of_version.get("dataset") == dataset
+    }
+    others = [number for run, number in newest.items() if run in params.runs and number != champion]
+    if not others or dataset is None or not (folder / "data" / dataset / "gate.parquet").is_file():
+        reason = f"{stays.reason}; it was the first version, so there was nothing to compare it with"
+        return replace(stays, reason=reason)
+    decided = {}
+    for number in others:
+        runs = {version: tags[version]["run"] for version in (number, champion) if "run" in tags[version]}
+        pair = replace(stays, challenger=number, runs=runs)
+        decision, evidence = _compare(pair, tags, params, folder, tests=len(others))
+        metric = _judged_of(decision, tags, params).metric
+        gain = _gain(decision.differences[metric], lower_is_better=evidence.lower_is_better[metric]).value
+        decided[number] = decision, evidence, gain
+    better = [number for number, (decision, _, _) in decided.items() if decision.promoted]
+    if not better:
+        example = next(iter(decided.values()))[1].examples
+        reason = (
+            f"the best on validation of {len(others) + 1} first versions; none of the others is significantly better"
+        )
+        return replace(stays, reason=f"{reason} on {example}")
+    decision, evidence, _ = decided[max(better, key=lambda number: decided[number][2])]
+    _carry_out(client, decision, evidence, params)
+    return decision
+
+
+def _judged_of(decision: Decision, tags: Mapping[str, Mapping[str, str]], params: Settings) -> Any:
+    """Return the gate's metric for a model, and what it guards."""
+    task = _task_of(decision.model, params)
+    if task == "sorter":
+        return params.judged_of(task)
+    return params.judged_of(task, _dataset(decision.model, tags, str(decision.challenger), str(decision.champion)))
+
+
+def _compare(
+    stays: Decision, tags: Mapping[str, Mapping[str, str]], params: Settings, folder: Path, *, tests: int = 1
+) -> tuple[Decision, Evidence]:
+    """Compare a challenger with the champion; return whether it is better, and the evidence. Nothing is written.
+
+    Args:
+        stays: the decision without a comparison, with both versions.
+        tags: of versions, by number.
+        params, folder: see `decide_all`.
+        tests: the number of challengers, by which intervals are corrected.
+    """
+    name, numbers, gate = stays.model, (str(stays.challenger), str(stays.champion)), params.gate
+    task, judged = _task_of(name, params), _judged_of(stays, tags, params)
+    if task == "sorter":
+        evidence = _judge_sorters(name, numbers, params)
+    else:
+        evidence = _judge(name, numbers, task, folder / "data" / _dataset(name, tags, *numbers), params, judged)
+    gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name, tests=tests)
     better, reason = verdict(gaps, judged, gate, evidence.lower_is_better)
     if better and judged.slice_tolerance is not None:
         better, of_slices = guarded_slices(evidence, judged, gate)
         reason += of_slices
     reason += f"; on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
-
-    # Check what forbids promoting a better challenger.
-    objection = ""
     if evidence.judging < JUDGED:
-        objection = f"{_too_few(evidence, gaps[judged.metric], judged)}, or choose by hand: {_by_hand(name)}"
-    elif better and not over_person and registry.chosen_by_person(client, model):
-        objection = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
-    if objection:
-        better, reason = False, f"{reason}; but {objection}"
+        few = f"{_too_few(evidence, gaps[judged.metric], judged)}, or choose by hand: {_by_hand(name)}"
+        better, reason = False, f"{reason}; but {few}"
+    return replace(stays, promoted=better, reason=reason, differences=gaps), evidence
+
+
+def _carry_out(client: mlflow.MlflowClient, decision: Decision, evidence: Evidence, params: Settings) -> None:
+    """Write a decision to the registry, and promote the challenger if it is better."""
+    name, challenger, champion = decision.model, str(decision.challenger), decision.champion
     if registry.holder(registry.model_of(client, name), "champion") != champion:
         raise ValueError(f"{name}: its champion changed while it was judged; nothing was promoted: try again")
-    decision = replace(stays, promoted=better, reason=reason, differences=gaps)
-    _write_down(client, decision, judged, evidence)
-    if better:
+    tags = {number: client.get_model_version(name, number).tags for number in (challenger, str(champion))}
+    _write_down(client, decision, _judged_of(decision, tags, params), evidence)
+    if decision.promoted:
         registry.set_champion(client, name, challenger, by="gate")
-    return decision
 
 
 def _too_few(evidence: Evidence, gap: Row, judged: Any) -> str:

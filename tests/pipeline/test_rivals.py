@@ -308,6 +308,22 @@ def test_a_passage_of_related_words_is_ranked_above_one_of_unknown_words_at_any_
     assert scores.argmax() == 3
 
 
+def test_a_number_that_only_one_query_has_does_not_weaken_the_pairs_of_other_words():
+    def pairs(query: str) -> list[str]:
+        return [f"{query}{PAIR}{passage}" for passage in ("an invoice", "a parcel", "a photo")]
+
+    queries = [f"{word} {number}" for number in range(1000, 1008) for word in ("bill", "package")]
+    queries += [f"bill {number}" for number in (2000, 2001, 2002)] + ["bill 7", "bill 7 now"]
+    relevance = [[1.0, 0.0, 0.0] if query.startswith("bill") else [0.0, 1.0, 0.0] for query in queries]
+    texts = [text for query in queries for text in pairs(query)]
+    split = split_of("text_pair", texts, torch.tensor(relevance).flatten(), torch.full((21,), 3))
+    model = fitted("word_pair_ridge", split)
+    of_one, unknown, of_two = (model(model.tokenize(pairs(f"bill {number}"))) for number in (2000, 5555, 7))
+    assert unknown.argmax() == 0
+    torch.testing.assert_close(of_one, unknown)
+    assert not torch.allclose(of_two, unknown)
+
+
 def test_a_long_passage_whose_words_are_equally_rare_has_the_same_score_in_every_batch():
     draws, vocabulary = np.random.default_rng(0), np.array([f"word{number}" for number in range(300)])
     texts = []

@@ -393,3 +393,18 @@ def test_models_of_other_classes_are_not_judged(now, message):
     gate.require_classes("m version 1", ["a", "b"], ["a", "b"])
     with pytest.raises(ValueError, match=f"m version 1.*{message}.*rankgrad promote m --version"):
         gate.require_classes("m version 1", ["a", "b"], now)
+
+
+def test_the_first_champion_is_compared_with_the_other_first_versions(published):
+    model, runs = "score_ranking-clips", []
+    for name, seed, quality in (("worse", 2, 1.0), ("best", 1, 0.5)):  # validation was wrong
+        save_model(Path("made") / name, small_network("score_ranking", "features", seed=seed))
+        version = Version(model, Path("made") / name, quality=quality)
+        runs.append(Run(name, "tests", name, tags={"dataset": "clips"}, version=version))
+    publish(runs)
+    task = SimpleNamespace(task="score_ranking")
+    params = SimpleNamespace(**vars(PARAMS) | {"runs": {"worse": task, "best": task}, "model_of": lambda run: model})
+    decisions = [gate.decide_all([model], params)[0] for _ in range(2)]
+    assert [decision.promoted for decision in decisions] == [True, False]
+    assert decisions[0].runs == {decisions[0].champion: "worse", decisions[0].challenger: "best"}
+    assert champion(published, model) == decisions[0].challenger == decisions[1].champion

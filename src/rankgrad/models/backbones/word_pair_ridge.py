@@ -40,8 +40,8 @@ class WordPairRidge(FittedBackbone, WordBackbone):
     logarithm of the passage's length, which stays within that of training. $U$ learns which words are good answers, and
     $W$ which words belong together, such as `bill` and `invoice`; u has length 1, and so has v over the 16 rarest words
     of the query and the 64 rarest of the passage, and $r = \log\frac{1 + N}{1 + n}$ for a word in n of N training
-    queries, or $r'$ passages. Words not in training have no pairs, but match if they are equal. Fitting takes up to
-    12 kB per passage.
+    queries, or $r'$ passages. Words not in training have no pairs, and neither have whole numbers that a single query
+    or passage has, such as order numbers; but they match if they are equal. Fitting takes up to 12 kB per passage.
 
     Args:
         words: the vocabulary, with `rankgrad.plain_text.PAIR`.
@@ -109,6 +109,9 @@ class WordPairRidge(FittedBackbone, WordBackbone):
             return scores
 
     def _fit_rarity(self, texts: Sequence[str]) -> None:
+        is_number = torch.zeros(len(self.rarity))
+        for number, word in enumerate(self.vocabulary.words):
+            is_number[number] = word.isdecimal()
         for side in (0, 1):
             of_side = list(dict.fromkeys(text.split(PAIR)[side] for text in texts))
             having = torch.zeros(len(self.rarity))
@@ -116,7 +119,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
                 words = _different(tokens)
                 having += torch.bincount(words.numbers[words.counts > 0], minlength=len(having))
             rarity = torch.log((1 + len(of_side)) / (1 + having))
-            self.pair_weights[side] = rarity.square() * (having > 0)
+            self.pair_weights[side] = rarity.square() * (having > is_number)  # not an order number that one text has
             if side == 1:
                 self.rarity.copy_(rarity)
 
