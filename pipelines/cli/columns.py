@@ -231,6 +231,11 @@ class Column:
         return orders_of(self.cells)
 
     @property
+    def usual_date_order(self) -> str:
+        """The order in which most cells are dates."""
+        return max(ORDERS, key=lambda order: sum(_is_date(cell, order) for cell in self.names))
+
+    @property
     def has_labels(self) -> bool:
         """Whether cells are lists of labels, or many have a separator that is rare in other names and labels repeat."""
         if self.separator not in ("|", ";", ","):

@@ -73,7 +73,7 @@ def _repeats(columns: Columns, column: Column) -> str:
 
 def _order_of(columns: Columns, column: Column) -> str:
     """Return the order of year, month, and day in a column of dates; raise if day or month may come first."""
-    orders = column.date_orders or [ORDERS[0]]
+    orders = column.date_orders or [column.usual_date_order]  # of which a cell then is named that is no date
     if len(orders) > 1:
         raise columns.refusal(
             f"--date: {column.shown(column.cells.index[0])}; day or month may come first in all its cells: write them "

@@ -804,3 +804,10 @@ def test_rows_with_lists_of_documents_are_refused_with_code_that_splits_them(pro
     names = {"table": table}
     exec(re.search(r"`(.*)`", str(refused.value))[1], names)
     assert len(names["table"]) == 27
+
+
+def test_a_date_that_does_not_exist_is_named_with_its_row(project):
+    days = [f"{1 + number % 27}.09.2026" for number in N]
+    days[4] = "31.02.2026"
+    with pytest.raises(ValueError, match=r"row 5: sold is '31.02.2026'"):
+        guess(write(project, sold=days, **PLAIN), named={"date": "sold"})
