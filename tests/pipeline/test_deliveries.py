@@ -193,3 +193,12 @@ def test_with_folds_a_later_one_has_no_group_of_the_gate(folded):
     written(("first", text), ("2026-10-01", f"name,group,split,x,y,clicks\nnew,{gate[0]},train,1,1,1\n"))
     with pytest.raises(ValueError, match=f"group {gate[0]} is in gate"):
         data.main(settings(number=3, split=None, snapshot=2), "shop")
+
+
+def test_an_outlier_among_the_targets_of_a_later_one_is_reported(deliveries, caplog):
+    data.main(settings(snapshot=2), "shop")
+    assert "outliers" not in caplog.text
+    rows = (RAW / DAYS[1] / "rows.csv").read_text().replace(",2,4\n", ",99999999,4\n")
+    (RAW / DAYS[1] / "rows.csv").write_text(rows)
+    data.main(settings(snapshot=2), "shop")
+    assert "outliers: y" in caplog.text

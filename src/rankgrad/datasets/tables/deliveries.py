@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from rankgrad.datasets.tables.fitting import check_margins, encoded, fitted_to, 
 from rankgrad.datasets.tables.formats import FORMATS
 from rankgrad.datasets.tables.pictures import decoded, require_files
 from rankgrad.datasets.tables.roles import TableOptions
+from rankgrad.datasets.tables.suspects import described, warn
 from rankgrad.lookup import did_you_mean
 
 __all__ = ["Deliveries", "Delivery", "delivery_of", "drawn_splits", "folders_of", "further_passages"]
@@ -199,9 +201,12 @@ class Deliveries:
             in_split = first[first["split"] == split]
             splits[split] = with_truth(table, self.first.examples, in_split, learned=split == "train")
         self.fitted = fitted_to(table, self.first.raw, self.first.examples, splits, reading)
+        later_rows = [self.first.examples.frame[self._is_later], *(later.examples.frame for later in self.later)]
         if table.has_names:
-            later_rows = [self.first.examples.frame[self._is_later], *(later.examples.frame for later in self.later)]
             self.fitted |= with_later_names(table, self.first.examples, pd.concat(later_rows), self.fitted["features"])
+        if table.target is not None and any(map(len, later_rows)):
+            targets = pd.concat([first, *later_rows])["truth"].to_numpy(np.float64)
+            warn(raw, described({table.target: targets}, None, None))
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
         self.further_passages = further_passages(table, self.first.raw)
 
