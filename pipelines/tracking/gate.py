@@ -40,6 +40,7 @@ KNOWN_SHARE = 0.5  # a version knows a row if it knows at least this fraction of
 ON_VALIDATION = ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
 LONGEST_REASON = 1000  # most characters of the reason about slices
 LONGEST_STANDING = 300  # most characters of the gate's decision in the first line of a description
+FIRST = "gate.first_versions"  # tag of the first champion: versions that were not better
 CARD = "\n\n<!-- card -->\n\n"  # in a version's description, everything above except the first line is rewritten
 
 
@@ -135,7 +136,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         return stays
     if challenger == champion:
         stays = replace(stays, reason="the challenger is the champion already")
-        is_first = len(registry.champions(client, model)) == 1
+        is_first = tags[champion].get(registry.MADE_BY) == "first"  # no person and no gate chose it
         return _decide_first(client, stays, params, folder) if is_first else stays
     if task != "sorter":
         data = folder / "data" / _dataset(name, tags, challenger, champion)
@@ -161,31 +162,47 @@ def _decide_first(client: mlflow.MlflowClient, stays: Decision, params: Settings
     """
     name, champion = stays.model, str(stays.champion)
     tags = {number: client.get_model_version(name, number).tags for number in registry.versions(client, name)}
-    dataset = tags[champion].get("dataset")
-    newest = {
-        of_version.get("run"): number for number, of_version in tags.items() if of_version.get("dataset") == dataset
-    }
-    others = [number for run, number in newest.items() if run in params.runs and number != champion]
-    if not others or dataset is None or not (folder / "data" / dataset / "gate.parquet").is_file():
-        reason = f"{stays.reason}; it was the first version, so there was nothing to compare it with"
-        return replace(stays, reason=reason)
-    decided = {}
+    about = tags[champion]
+    newest = {}
+    for number, of_version in tags.items():
+        if of_version.get("dataset") == about.get("dataset") and of_version.get("run") != about.get("run"):
+            newest[of_version.get("run")] = number
+    others = [number for run, number in newest.items() if run in params.runs]
+    dataset = about.get("dataset")
+    if not others or dataset is None:
+        return replace(
+            stays, reason=f"{stays.reason}; it was the first version, so there was nothing to compare it with"
+        )
+    if not (folder / "data" / dataset / "gate.parquet").is_file():
+        return replace(
+            stays, reason=f"{stays.reason}; {dataset} has no gate split that compares it with other versions"
+        )
+    if about.get(FIRST) == ",".join(others):
+        return replace(stays, reason=f"{stays.reason}; none of the other first versions was better on {dataset}/gate")
+
+    decided, reasons = {}, {}
     for number in others:
         runs = {version: tags[version]["run"] for version in (number, champion) if "run" in tags[version]}
-        pair = replace(stays, challenger=number, runs=runs)
-        decision, evidence = _compare(pair, tags, params, folder, tests=len(others))
+        try:
+            decision, evidence = _compare(
+                replace(stays, challenger=number, runs=runs), tags, params, folder, len(others)
+            )
+        except ValueError as error:
+            reasons[number] = str(error)
+            continue
         metric = _judged_of(decision, tags, params).metric
-        gain = _gain(decision.differences[metric], lower_is_better=evidence.lower_is_better[metric]).value
-        decided[number] = decision, evidence, gain
+        gain = 0.0
+        if metric in decision.differences:
+            gain = _gain(decision.differences[metric], lower_is_better=evidence.lower_is_better[metric]).value
+        decided[number], reasons[number] = (decision, evidence, gain), decision.reason
     better = [number for number, (decision, _, _) in decided.items() if decision.promoted]
     if not better:
-        example = next(iter(decided.values()))[1].examples
-        reason = (
-            f"the best on validation of {len(others) + 1} first versions; none of the others is significantly better"
-        )
-        return replace(stays, reason=f"{reason} on {example}")
+        client.set_model_version_tag(name, champion, FIRST, ",".join(others))
+        compared = "; ".join(f"version {number}: {reason}" for number, reason in reasons.items())
+        return replace(stays, reason=f"the best on validation of {len(others) + 1} first versions; {compared}")
     decision, evidence, _ = decided[max(better, key=lambda number: decided[number][2])]
     _carry_out(client, decision, evidence, params)
+    client.set_registered_model_alias(name, "challenger", str(decision.challenger))
     return decision
 
 
@@ -198,7 +215,7 @@ def _judged_of(decision: Decision, tags: Mapping[str, Mapping[str, str]], params
 
 
 def _compare(
-    stays: Decision, tags: Mapping[str, Mapping[str, str]], params: Settings, folder: Path, *, tests: int = 1
+    stays: Decision, tags: Mapping[str, Mapping[str, str]], params: Settings, folder: Path, tests: int = 1
 ) -> tuple[Decision, Evidence]:
     """Compare a challenger with the champion; return whether it is better, and the evidence. Nothing is written.
 
@@ -220,7 +237,7 @@ def _compare(
         better, of_slices = guarded_slices(evidence, judged, gate)
         reason += of_slices
     reason += f"; on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
-    if evidence.judging < JUDGED:
+    if evidence.judging < JUDGED and judged.metric in gaps:
         few = f"{_too_few(evidence, gaps[judged.metric], judged)}, or choose by hand: {_by_hand(name)}"
         better, reason = False, f"{reason}; but {few}"
     return replace(stays, promoted=better, reason=reason, differences=gaps), evidence
@@ -344,6 +361,8 @@ def judging(statistic: Statistic, metric: str) -> int:
         statistic: of a task whose metrics are means over its units, such as queries.
         metric: a metric's name.
     """
+    if metric not in statistic.names:
+        return 0
     each_unit = np.arange(statistic.examples)[:, None]
     return int((~np.isnan(statistic.of_rows(each_unit)[statistic.names.index(metric)])).sum())
 
@@ -466,6 +485,8 @@ def _gain(gap: Row, *, lower_is_better: bool) -> Row:
 
 def verdict(gaps: Mapping[str, Row], judged: Any, gate: Any, lower_is_better: Mapping[str, bool]) -> tuple[bool, str]:
     """Return whether a challenger is better and no guarded metric is worse, and why; undefined metrics reject it."""
+    if judged.metric not in gaps:
+        return False, f"{judged.metric} is {UNDEFINED} on these data"
     gap = gaps[judged.metric]
     gain, text = _gain(gap, lower_is_better=lower_is_better[judged.metric]), f"{judged.metric} {_interval(gap)}"
     if np.isnan(gain.value):

@@ -408,3 +408,33 @@ def test_the_first_champion_is_compared_with_the_other_first_versions(published)
     assert [decision.promoted for decision in decisions] == [True, False]
     assert decisions[0].runs == {decisions[0].champion: "worse", decisions[0].challenger: "best"}
     assert champion(published, model) == decisions[0].challenger == decisions[1].champion
+    gate.choose(model, decisions[0].champion)  # the gate leaves a person's choice alone
+    assert not gate.decide_all([model], params)[0].promoted
+    assert champion(published, model) == decisions[0].champion
+
+
+def test_a_first_version_that_is_lost_or_not_better_is_told_and_the_champion_stays(published, monkeypatch):
+    model, runs = "score_ranking-clips", []
+    for name, seed in (("best", 1), ("lost", 2), ("worse", 3)):
+        save_model(Path("made") / name, small_network("score_ranking", "features", seed=seed))
+        version = Version(model, Path("made") / name, quality=1.0 - seed)
+        runs.append(Run(name, "tests", name, tags={"dataset": "clips"}, version=version))
+    publish(runs)
+    task, number = SimpleNamespace(task="score_ranking"), champion(published, model)
+    params = vars(PARAMS) | {"runs": dict.fromkeys(("best", "lost", "worse"), task), "model_of": lambda run: model}
+    versions = published.search_model_versions(f"name='{model}'")
+    number_of = {version.tags["run"]: str(version.version) for version in versions}
+    weights_of = gate.registry.weights_of
+
+    def some_are_lost(address: str, folder: Path) -> Path:
+        if address.endswith(f"/{number_of['lost']}"):
+            raise OSError("no such file")
+        return weights_of(address, folder)
+
+    monkeypatch.setattr(gate.registry, "weights_of", some_are_lost)
+    (decision,) = gate.decide_all([model], SimpleNamespace(**params))
+    assert (decision.promoted, champion(published, model)) == (False, number)
+    assert f"version {number_of['worse']}: spearman" in decision.reason
+    assert f"{model} version {number_of['lost']} cannot be judged" in decision.reason
+    (again,) = gate.decide_all([model], SimpleNamespace(**params))
+    assert "none of the other first versions" in again.reason
