@@ -84,7 +84,7 @@ def init(
     """
     from pipelines.cli.edited_params import as_yaml, write
     from pipelines.cli.guess import guess
-    from pipelines.cli.splits import check_splits, kept_splits, line_on_gate, seed_of, shares_for, units_of
+    from pipelines.cli.splits import check_splits, draw_splits, line_on_gate, units_of
     from pipelines.cli.starting_runs import blocks_of, check_name, starting_runs
     from pipelines.config.schema import read
     from rankgrad.datasets.table import Table
@@ -115,23 +115,15 @@ def init(
         blocks = blocks_of(key, raw, guessed.task, guessed.options, folder=file.parent, metric=metric, seeds=seeds)
         dataset = blocks["datasets"][key]
         options = Table(**dataset["args"])
-        if folds is None:  # which need no validation split
-            check_splits(file.parent, options)
-        elif isinstance(options.split, str):
-            raise ValueError(
-                f"--folds {folds}: folds would replace the splits in the column {options.split}: leave --folds out, or "
-                "remove the column"
-            )
+        check_splits(file.parent, options, folds)
         units = units_of(file.parent, options)
         before = (read(params).get("datasets") or {}).get(key) if replace else None
-        kept = {} if before is None else kept_splits(before, dataset, units, folds)
-        dataset["args"] |= kept["args"] if kept else shares_for(dataset["args"], units, folds)
-        dataset["seed"] = kept["seed"] if kept else seed_of(units, Table(**dataset["args"]), folds)
+        are_kept = draw_splits(dataset, units, folds, before=before)
         if folds is not None:
             dataset["folds"] = folds
         typer.echo(f"{file}: {guessed.task}")
         lines = [*guessed.lines, *_lines_on(blocks, key), line_on_gate(units, dataset)]
-        if kept:
+        if are_kept:
             lines.append(f"seed and shares: those of the dataset {key} in {params}, so that rows stay in their splits")
         table("understood", rows=[[line] for line in lines])
         if dry_run:

@@ -20,7 +20,7 @@ from rankgrad.datasets.tables.examples import group_in
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.plain_text import key_in
 
-__all__ = ["Units", "check_splits", "kept_splits", "line_on_gate", "seed_of", "shares_for", "units_of"]
+__all__ = ["Units", "check_splits", "draw_splits", "line_on_gate", "units_of"]
 
 SEEDS, COMPARED = 1000, 100  # seeds to try until no split is empty; seeds to choose the best from
 DRAWN = 1000  # most groups to draw for each seed: with so many, no split is empty
@@ -109,19 +109,43 @@ def _given_splits(folder: Path, dataset: Table) -> pd.Series:
     return converted(sheet, cells[~missing_in(cells, numeric=False)], split_in)
 
 
-def check_splits(folder: Path, dataset: Table) -> None:
-    """Raise ValueError if the table's own column of splits lacks one of them."""
-    if isinstance(dataset.split, str):
-        splits = {*_given_splits(folder, dataset)}
-        absent = [split for split in SPLITS if split not in splits]
-        if absent:
-            raise ValueError(
-                f"no {dataset.split} is {absent[0]}, expected train, val, and test: write {absent[0]} into a tenth of "
-                "the other rows, and the same into all rows of a group"
-            )
+def check_splits(folder: Path, dataset: Table, folds: int | None) -> None:
+    """Raise ValueError if the table's own column of splits lacks one of them, or if folds would replace it."""
+    if not isinstance(dataset.split, str):
+        return
+    if folds is not None:
+        raise ValueError(
+            f"--folds {folds}: folds would replace the splits in the column {dataset.split}: leave --folds out, or "
+            "remove the column"
+        )
+    splits = {*_given_splits(folder, dataset)}
+    absent = [split for split in SPLITS if split not in splits]
+    if absent:
+        raise ValueError(
+            f"no {dataset.split} is {absent[0]}, expected train, val, and test: write {absent[0]} into a tenth of "
+            "the other rows, and the same into all rows of a group"
+        )
 
 
-def seed_of(units: Units, dataset: Table, folds: int | None) -> int:
+def draw_splits(dataset: dict[str, Any], units: Units, folds: int | None, *, before: Mapping[str, Any] | None) -> bool:
+    """Write the seed and the shares of splits into the block of a dataset.
+
+    Args:
+        dataset: the block, which is changed.
+        units: what its splits divide.
+        folds: the number of its folds, which replace validation and test.
+        before: the block that it replaces; None if it is new.
+
+    Returns:
+        Whether they are those of the block before, so that rows stay in their splits.
+    """
+    kept = {} if before is None else _kept(before, dataset, units, folds)
+    dataset["args"] |= kept["args"] if kept else _shares_for(dataset["args"], units, folds)
+    dataset["seed"] = kept["seed"] if kept else _seed_of(units, Table(**dataset["args"]), folds)
+    return bool(kept)
+
+
+def _seed_of(units: Units, dataset: Table, folds: int | None) -> int:
     """Return the seed of the hash that draws splits, or folds, of groups.
 
     No split but the gate, and no fold, may be empty. Of few groups, some have many rows, so the best of the first seeds
@@ -178,7 +202,7 @@ def _shares_of(dataset: Table, folds: int | None) -> dict[str, float]:
     return {str(fold): (1 - gate) / folds for fold in range(1, folds + 1)} | {"gate": gate}
 
 
-def shares_for(options: dict[str, Any], units: Units, folds: int | None) -> dict[str, Any]:
+def _shares_for(options: dict[str, Any], units: Units, folds: int | None) -> dict[str, Any]:
     """Return the options by which validation and the gate of a small table get enough rows, or no gate; may be empty.
 
     Folds replace validation.
@@ -195,9 +219,7 @@ def shares_for(options: dict[str, Any], units: Units, folds: int | None) -> dict
     return {"split": options.get("split", {}) | shares} if shares else {}
 
 
-def kept_splits(
-    before: Mapping[str, Any], dataset: Mapping[str, Any], units: Units, folds: int | None
-) -> dict[str, Any]:
+def _kept(before: Mapping[str, Any], dataset: Mapping[str, Any], units: Units, folds: int | None) -> dict[str, Any]:
     """Return the seed and the options by which rows stay in the splits that a dataset drew.
 
     They are empty if it drew others, or if one of its splits or folds would be empty.
