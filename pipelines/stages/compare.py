@@ -107,8 +107,9 @@ def _require_same_rows(rival: str | Path, baseline: str | Path) -> None:
 
 
 def _first_seed(path: str | Path) -> pa.Table:
-    """Return the predictions of the first seed in a file, or all of a file without seeds."""
-    table = pq.read_table(path)
+    """Return the row numbers and targets of the first seed in a file of predictions, or all if it has no seeds."""
+    columns = [name for name in ("seed", "id", "target") if name in pq.read_schema(path).names]
+    table = pq.read_table(path, columns=columns)
     if "seed" not in table.column_names or not len(table):
         return table
     seed = table["seed"].to_numpy()
