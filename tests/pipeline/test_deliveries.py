@@ -92,9 +92,11 @@ def test_a_category_s_name_that_only_a_later_one_has_is_a_feature_from_then_on(t
 def test_a_wrong_one_is_named_and_what_was_there_stays(deliveries):
     data.main(settings(), "shop")
     before = Path("data/shop/train.parquet").read_bytes()
-    delivery("2026-10-01", ["train"] * 3, group="first-4")
+    delivery("2026-10-01", ["train"] * 3)
+    rows = RAW / "2026-10-01" / "rows.csv"
+    rows.write_text(rows.read_text() + "first-8,new,train,1,1,1\n")
     for old, new, message in (
-        ("2026-10-01", "2026-10-01", "2026-10-01.*group first-4 is in test"),
+        ("2026-10-01", "2026-10-01", "2026-10-01.*row 4: name first-8 is in test"),
         ("2026-10-01", "2026-13-01", "2026-13-01: month"),
         ("2026-13-01", "more", "unexpected more;"),
         ("first", "2026-09-01", f"mv {RAW}/2026-09-01 {RAW}/first"),
@@ -191,8 +193,22 @@ def test_with_folds_a_later_one_has_no_group_of_the_gate(folded):
     text = (RAW / "rows.csv").read_text()
     (RAW / "rows.csv").unlink()
     written(("first", text), ("2026-10-01", f"name,group,split,x,y,clicks\nnew,{gate[0]},train,1,1,1\n"))
-    with pytest.raises(ValueError, match=f"group {gate[0]} is in gate"):
-        data.main(settings(number=3, split=None, snapshot=2), "shop")
+    data.main(settings(number=3, split=None, snapshot=2), "shop")
+    assert "new" not in pq.read_table("data/shop/train.parquet")["name"].to_pylist()
+
+
+@pytest.mark.parametrize("dated", [False, True])
+def test_rows_of_held_out_groups_are_left_out_of_a_later_one(tmp_path, monkeypatch, caplog, dated):
+    monkeypatch.chdir(tmp_path)
+    first = ["name,group,split,x,y,day", *(f"{row},g{row // 2},{split},{row},{row},2026-09-01" for row, split in SIX)]
+    later = [f"later-{row},g{row},train,{row},{row},2026-10-01" for row in range(5)]  # g2 is in val, g3 in test
+    files = {"first": first + later} if dated else {"first": first, "2026-10-01": [first[0], *later]}
+    written(*((day, "\n".join(lines) + "\n") for day, lines in files.items()))
+    roles = {"date": {"column": "day", "first": "2026-09-30", "every": "month"}} if dated else {}
+    data.main(settings(snapshot=2, **roles), "shop")
+    names = pq.read_table("data/shop/train.parquet")["name"].to_pylist()
+    assert names == ["0", "1", "2", "3", "later-0", "later-1", "later-4"]
+    assert "2 of 5 rows of later deliveries belong to groups" in caplog.text
 
 
 def test_an_outlier_among_the_targets_of_a_later_one_is_reported(deliveries, caplog):

@@ -194,7 +194,7 @@ class Deliveries:
         roles = self.first.examples.roles
         self.later = [delivery_of(table, folder, seed=reading.seed, first_roles=roles) for folder in folders[1:]]
         for later in self.later:
-            self._require_others(later)
+            self._require_new_names(later)
         first = self._first_rows
         splits = {}
         for split in table.splits:
@@ -228,26 +228,18 @@ class Deliveries:
         is_held_out = first["split"] == "gate" if self.reading.folds else first["split"] != "train"
         return first[is_held_out]
 
-    def _require_others(self, later: Delivery) -> None:
-        """Raise ValueError if rows of a later delivery belong to groups that the first delivery holds out."""
-        frame = later.examples.frame
-        # Compare only columns that the user's table has, not the row numbers that replace missing ones.
-        is_in_table = {
-            "group": self.table.group is not None,
-            "name": bool(self.table.id or self.table.image) and not self.table.passages_repeat,
-            "key": self.table.hashed is not None,
-        }
-        held_out = self._held_out
-        for column in [column for column, is_given in is_in_table.items() if is_given]:
-            splits = held_out.drop_duplicates(column).set_index(column)["split"]
-            repeated = frame[frame[column].isin(splits.index)]
-            if len(repeated):
-                value = repeated[column].iloc[0]
-                raise ValueError(
-                    f"{later.examples.sheet.place(repeated.index[0])}: {column} {value} is in {splits[value]} of "
-                    f"{self.first.raw}, from which nothing may be learned, as from later deliveries; remove all "
-                    f"{len(repeated)} such rows of this delivery, or rename those that are other rows"
-                )
+    def _require_new_names(self, later: Delivery) -> None:
+        """Raise ValueError if a later delivery has ids, or file names, of rows that the first delivery holds out."""
+        table, frame, held_out = self.table, later.examples.frame, self._held_out
+        if table.relevance or table.passages_repeat or not (table.id or table.image):
+            return
+        for row, name in frame["name"][frame["name"].isin(held_out["name"])].items():
+            split = held_out["split"][held_out["name"] == name].iloc[0]
+            raise ValueError(
+                f"{later.examples.sheet.place(row)}: {table.id or table.image} {name} is in {split} of "
+                f"{self.first.raw}, from which nothing may be learned; remove such rows of this delivery, or rename "
+                "those that are other rows"
+            )
 
     def manifest(self) -> dict[str, Any]:
         folders = [self.first.raw, *(delivery.raw for delivery in self.later)]
@@ -276,7 +268,7 @@ class Deliveries:
             self.skipped[split] += later.examples.left_out
             if not (self.table.id or self.table.image or self.table.relevance):  # names are row numbers of each file
                 frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
-            frame = self._without_held_out(frame, ["key"], later.raw, split)
+            frame = self._without_held_out(frame, later.raw, split)
             count += len(frame)
             logging.info("%s: %d more training rows, from a later delivery: %d in all", later.raw, len(frame), count)
             if len(frame):
@@ -309,16 +301,16 @@ class Deliveries:
         examples = self.first.examples
         later = with_truth(self.table, examples, examples.frame[self._is_later], learned=True)
         self.skipped[split] += [name for name, number in examples.left_out.items() if number]
-        columns = ["group", "key"] if self.table.passages_repeat else ["group", "name", "key"]
-        return self._without_held_out(later, columns, self.first.raw, split)
+        return self._without_held_out(later, self.first.raw, split)
 
-    def _without_held_out(self, later: pd.DataFrame, columns: Sequence[str], raw: Path, split: str) -> pd.DataFrame:
-        """Return later rows without those that have a value of held-out rows in one of the columns."""
-        held_out, is_held_out = self._held_out, pd.Series(False, later.index)
-        for column in columns:
-            is_held_out |= later[column].isin(held_out[column])
+    def _without_held_out(self, later: pd.DataFrame, raw: Path, split: str) -> pd.DataFrame:
+        """Return later rows without those of held-out groups, and those that repeat held-out rows."""
+        held_out = self._held_out
+        is_held_out = later["key"].isin(held_out["key"])
         if not self.table.drawn:  # rows may repeat inputs, unless they call themselves held out
             is_held_out &= later["split"] != "train"
+        if self.table.group is not None:
+            is_held_out |= later["group"].isin(held_out["group"])
         if is_held_out.any():
             logging.warning(
                 "%s: %d of %d rows of later deliveries belong to groups, or repeat rows, that the first one holds out: "
