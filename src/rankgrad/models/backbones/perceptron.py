@@ -14,6 +14,7 @@ from rankgrad.layers import Backbone
 __all__ = ["Perceptron"]
 
 LIMIT = 6.0  # standard deviations at which features are clipped
+QUANTILE_RANGE = math.sqrt(12)  # from the lowest quantile to the highest, so that their deviation is 1
 QUANTILES = 101  # of each feature, from its smallest to its largest training value
 
 
@@ -127,4 +128,4 @@ def _quantiles(vectors: Tensor, knots: Tensor) -> Tensor:
     low, high = knots.gather(1, above - 1), knots.gather(1, above)
     share = ((values - low) / (high - low).clamp(min=torch.finfo(values.dtype).tiny)).clamp(0, 1)
     place = torch.where(behind > first, (first + behind - 1) / 2, above - 1 + share)
-    return (math.sqrt(12) * (place / last - 0.5)).mT
+    return (QUANTILE_RANGE * (place / last - 0.5)).mT
