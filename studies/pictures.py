@@ -24,8 +24,9 @@ rect { fill: #ffffff } text { font: 16px system-ui, sans-serif; fill: #24292f }
 .ranking, .soft1 { stroke: #2f81f7; fill: #2f81f7 }
 .other, .soft0 { stroke: #d1730f; fill: #d1730f }
 .soft2 { stroke: #a371f7; fill: #a371f7 }
+.hollow { fill: #ffffff; stroke-width: 2.5 }
 .curve { fill: none; stroke-width: 2.5 } text[class] { stroke: none }
-@media (prefers-color-scheme: dark) { rect { fill: #161b22 } text { fill: #e6edf3 } }
+@media (prefers-color-scheme: dark) { rect, .hollow { fill: #161b22 } text { fill: #e6edf3 } }
 """
 KINDS = {"usual": "baseline", "ranking": "ranking loss", "other": "alternative"}
 
@@ -63,7 +64,7 @@ def cases() -> dict[str, list[Case]]:
 
 
 NOTES = (
-    "0% is the baseline: the standard loss or, in the first five cases, the strongest simple loss.",
+    "A hollow dot: the interval includes 0. 0% is the baseline: the standard loss or, in the first five cases, the strongest simple loss.",
     "GB1 is one protein whose variants are split four ways; each log is the one that validation chose.",
 )
 
@@ -141,9 +142,10 @@ def _row(case: Case, baseline: Drawn, losses: list[Drawn], y: int) -> list[str]:
         gains = (drawn.low, drawn.gain, drawn.high)
         low, gain, high = (_across(value / (1 - baseline.value)) for value in gains)
         shown = f"{drawn.gain:+.3f}".replace("-", "\N{MINUS SIGN}")
+        fill = drawn.kind if drawn.low > 0 or drawn.high < 0 else f"{drawn.kind} hollow"  # the interval includes 0
         shapes += [
             f'<path class="{drawn.kind}" stroke-width="3" d="M{low:.1f} {middle}H{high:.1f}"/>',
-            f'<circle class="{drawn.kind}" cx="{gain:.1f}" cy="{middle}" r="5"/>',
+            f'<circle class="{fill}" cx="{gain:.1f}" cy="{middle}" r="5"/>',
             f'<text class="{drawn.kind} small" x="680" y="{middle + 5}">{shown} {drawn.loss}</text>',
         ]
     return shapes
@@ -168,11 +170,12 @@ def pays() -> str:
         f"mean in {higher} of {len(other)}.",
         *NOTES,
     )
-    shapes = ['<text class="small" x="690" y="54">gain in the metric</text>']
-    for tick in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
+    shapes = ['<text class="small" x="680" y="54">gain in the metric itself</text>']
+    for tick in (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
         x = _across(tick)
-        shapes.append(f'<path class="line" stroke-opacity="{0.25 if tick else 1}" d="M{x:.1f} 62V{y - 40}"/>')
-        shapes.append(f'<text class="small" x="{x:.1f}" y="54" text-anchor="middle">{tick:.0%}</text>')
+        shapes.append(f'<path class="line" stroke-opacity="{1 if tick == 0 else 0.25}" d="M{x:.1f} 62V{y - 40}"/>')
+        label = f"{tick:.0%}".replace("-", "\N{MINUS SIGN}")
+        shapes.append(f'<text class="small" x="{x:.1f}" y="54" text-anchor="middle">{label}</text>')
     for number, kind in enumerate(("ranking", "other")):
         left = 620 + 120 * number
         shapes.append(f'<circle class="{kind}" cx="{left}" cy="19" r="6"/>')
@@ -180,7 +183,7 @@ def pays() -> str:
     shapes += rows
     for number, line in enumerate(notes):
         shapes.append(f'<text class="small" x="8" y="{y - 16 + 18 * number}">{line}</text>')
-    return _svg("How much of the gap between a baseline and a score of 1 is closed", y + 34, shapes, width=900)
+    return _svg("Share of the gap between the baseline and a perfect score (1) that is closed", y + 34, shapes, width=900)
 
 
 def soft_ranks() -> str:
