@@ -96,7 +96,7 @@ def test_a_wrong_one_is_named_and_what_was_there_stays(deliveries):
     rows = RAW / "2026-10-01" / "rows.csv"
     rows.write_text(rows.read_text() + "first-8,new,train,1,1,1\n")
     for old, new, message in (
-        ("2026-10-01", "2026-10-01", "2026-10-01.*row 4: name first-8 is in test"),
+        ("2026-10-01", "2026-10-01", "2026-10-01.*row 4: name first-8 is also in .*, among rows for test"),
         ("2026-10-01", "2026-13-01", "2026-13-01: month"),
         ("2026-13-01", "more", "unexpected more;"),
         ("first", "2026-09-01", f"mv {RAW}/2026-09-01 {RAW}/first"),
@@ -209,6 +209,22 @@ def test_rows_of_held_out_groups_are_left_out_of_a_later_one(tmp_path, monkeypat
     names = pq.read_table("data/shop/train.parquet")["name"].to_pylist()
     assert names == ["0", "1", "2", "3", "later-0", "later-1", "later-4"]
     assert "2 of 5 rows of later deliveries belong to groups" in caplog.text
+
+
+def test_queries_that_return_in_a_later_one_are_further_training_lists(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = {name: [f"{name},{row},{row % 2},{split}" for row in range(3)] for name, split in zip("abcd", (
+        "train", "train", "val", "test"), strict=True)}  # fmt: skip
+    header, later = "query,x,grade,split", ["a,7,0,train", "a,8,1,train", "d,7,1,train", "d,8,0,train"]
+    written(
+        ("first", "\n".join([header, *(line for lines in rows.values() for line in lines)]) + "\n"),
+        ("2026-10-01", "\n".join([header, *later]) + "\n"),
+    )
+    args = {"group": "query", "relevance": "grade", "target": None, "id": None}
+    values = settings(snapshot=2, **args)
+    data.main(values, "shop")
+    assert pq.read_table("data/shop/train.parquet")["name"].to_pylist() == ["a", "b", "2026-10-01/a"]
+    assert refusal(values, "shop") is None
 
 
 def test_an_outlier_among_the_targets_of_a_later_one_is_reported(deliveries, caplog):

@@ -229,16 +229,17 @@ class Deliveries:
         return first[is_held_out]
 
     def _require_new_names(self, later: Delivery) -> None:
-        """Raise ValueError if a later delivery has ids, or file names, of rows that the first delivery holds out."""
-        table, frame, held_out = self.table, later.examples.frame, self._held_out
+        """Raise ValueError if ids or file names of a later delivery are also in the first one."""
+        table, frame = self.table, later.examples.frame
         if table.relevance or table.passages_repeat or not (table.id or table.image):
             return
-        for row, name in frame["name"][frame["name"].isin(held_out["name"])].items():
-            split = held_out["split"][held_out["name"] == name].iloc[0]
+        first = self._held_out if table.captions else self._first_rows  # items in training may get more captions
+        for row, name in frame["name"][frame["name"].isin(first["name"])].items():
+            split = first["split"][first["name"] == name].iloc[0]
             raise ValueError(
-                f"{later.examples.sheet.place(row)}: {table.id or table.image} {name} is in {split} of "
-                f"{self.first.raw}, from which nothing may be learned; remove such rows of this delivery, or rename "
-                "those that are other rows"
+                f"{later.examples.sheet.place(row)}: {table.id or table.image} {name} is also in {self.first.raw}, "
+                f"among rows for {split}; expected new names: remove such rows of this delivery, or rename those that "
+                "are other rows"
             )
 
     def manifest(self) -> dict[str, Any]:
@@ -266,9 +267,9 @@ class Deliveries:
         for later in self.later if split == "train" else ():
             frame = with_truth(self.table, later.examples, later.examples.frame, learned=True)
             self.skipped[split] += later.examples.left_out
-            if not (self.table.id or self.table.image or self.table.relevance):  # names are row numbers of each file
-                frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
             frame = self._without_held_out(frame, later.raw, split)
+            if self.table.relevance or not (self.table.id or self.table.image):  # queries may return, as row numbers do
+                frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
             count += len(frame)
             logging.info("%s: %d more training rows, from a later delivery: %d in all", later.raw, len(frame), count)
             if len(frame):
