@@ -93,4 +93,7 @@ def over_splits(gain: pd.Series) -> tuple[float, float]:
     """
     deviation = (gain.var(ddof=1) * (1 / len(gain) + HELD_OUT)) ** 0.5
     freedom = len(gain) - 1
-    return float(deviation * student.ppf(0.975, freedom)), float(2 * student.sf(abs(gain.mean()) / deviation, freedom))
+    p = float(gain.mean() == 0)
+    if deviation > 0:
+        p = float(2 * student.sf(abs(gain.mean()) / deviation, freedom))
+    return float(deviation * student.ppf(0.975, freedom)), p

@@ -183,7 +183,9 @@ def pays() -> str:
     shapes += rows
     for number, line in enumerate(notes):
         shapes.append(f'<text class="small" x="8" y="{y - 16 + 18 * number}">{line}</text>')
-    return _svg("Share of the gap between the baseline and a perfect score (1) that is closed", y + 34, shapes, width=900)
+    return _svg(
+        "Share of the gap between the baseline and a perfect score (1) that is closed", y + 34, shapes, width=900
+    )
 
 
 def soft_ranks() -> str:

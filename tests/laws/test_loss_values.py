@@ -50,6 +50,13 @@ def test_weights_of_whole_pairs_are_refused_and_count_as_group_weights(name):
     assert loss(scores, truth, weights=weights, mask=torch.tensor([[True, True], [True, False]])).isfinite()
 
 
+@pytest.mark.parametrize("name", ["list_mle", "listnet", "ranknet", "lambdarank", "plackett_luce", "rlsep"])
+def test_a_masked_score_costs_those_far_from_it_no_precision(name):
+    scores, truth = torch.tensor([1.0, 0.0, 2.0, 3.0, 0.0]) - 1e6, torch.tensor([1, 3, 2, 0, 0])
+    loss, mask = getattr(losses, name), torch.tensor([True, True, True, True, False])
+    assert loss(scores, truth, mask=mask).item() == pytest.approx(loss(scores[:4], truth[:4]).item(), rel=1e-6)
+
+
 # Long lists.
 
 

@@ -121,7 +121,9 @@ def test_hard_values_are_the_limit_of_soft_ones_and_have_their_gradient(name, ke
 @pytest.mark.parametrize("sorter", [StraightThrough(), Handcrafted(steepness=500.0)])
 def test_other_sorters_sort_by_their_ranks(sorter, generator):
     scores = normal(generator, 4, 9)
-    assert torch.allclose(soft_sort(scores, sorter=sorter), scores.sort(-1, descending=True).values, atol=0.01)
+    for dim in (-1, 0, 1):
+        expected = scores.sort(dim, descending=True).values
+        assert torch.allclose(soft_sort(scores, sorter=sorter, dim=dim), expected, atol=0.01)
 
 
 # What each operator has.

@@ -42,6 +42,8 @@ WRONG = {
     "divided by d": (lambda scores: sigmoids(scores) / scores.shape[-1], "divided by the length"),
     "right of eight alone": (lambda scores: sigmoids(scores) * 8 / scores.shape[-1], "ranks of 5 scores"),
     "ascending but of eight": (lambda scores: sigmoids(scores if scores.shape[-1] == 8 else -scores), "largest rank"),
+    "one rank for all": (lambda scores: 0 * scores + (scores.shape[-1] + 1) / 2, "the same rank"),
+    "mixed groups": (lambda scores: sigmoids(scores * scores.abs().amax()), "mixes groups"),
     "all groups at once": (lambda scores: sigmoids(scores.flatten()).view_as(scores), "ranks of 5 scores"),
 }
 

@@ -458,6 +458,13 @@ def test_an_estimate_is_the_isotonic_regression_of_targets_with_ties_and_weights
     assert [answer["estimate"] for answer in answers] == pytest.approx(expected.tolist(), abs=1e-3)
 
 
+def test_estimates_of_equal_targets_have_no_r2():
+    columns = {"score": [0.0, 1.0, 2.0], "estimate": [1.0, 2.0, 3.0], "target": [5.1] * 3, "weight": [0.7, 1.1, 2.3]}
+    for names in (("score", "estimate", "target"), columns):
+        statistic = ScoreRanking().statistic(pa.table({name: columns[name] for name in names}))
+        assert np.isnan(statistic.of_rows(np.array([[0, 1, 2]]))).all()
+
+
 def test_estimates_are_judged_by_the_r2_of_scikit_learn():
     predicted = pa.table({"score": [0.0, 1.0, 2.0], "estimate": [1.0, 2.0, 3.0], "target": [1.0, 2.0, 6.0]})
     statistic = ScoreRanking().statistic(predicted)

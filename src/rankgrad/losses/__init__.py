@@ -43,13 +43,13 @@ All losses raise a TypeError for arguments that are not tensors or have the wron
 with `torch.as_tensor`), and a ValueError for different shapes, empty groups, invalid values, unknown options, and input
 that a sorter rejects; the message names the argument. The result has the type of the scores, but at least float32.
 
-`spearman`, `kendall`, `ndcg`, `average_precision`, `precision_at_k`, `reciprocal_rank` and `expected_reciprocal_rank`
-approach 1 minus the metric of the same name as the sorter approaches exact ranks, and `hit_rate` approaches 1 minus its
-mean over rows and columns. `listnet`, `list_mle`, `ranknet` and `lambdarank` are likelihoods or compare pairs of
-scores, and need no sorter. With the default sorter, memory is linear in the number of scores, and most losses take O(n
-log n) time. `ranknet`, `pairwise_logistic`, `lambdarank`, `gaussian_mlr`, `softsort_cross_entropy` and `hinge_ap`
-compare all pairs in O(n^2). With more than half a million pairs in one call, they have no second derivatives and do not
-run under `torch.func.vmap`.
+`spearman`, `kendall`, `ndcg`, `average_precision`, `reciprocal_rank` and `expected_reciprocal_rank` approach 1 minus
+the metric of the same name as the sorter approaches exact ranks, and so does `precision_at_k`, divided by the best
+possible precision; `hit_rate` approaches 1 minus its mean over rows and columns. `listnet`, `list_mle`, `ranknet` and
+`lambdarank` are likelihoods or compare pairs of scores, and need no sorter. With the default sorter, memory is linear
+in the number of scores, and most losses take O(n log n) time. `ranknet`, `pairwise_logistic`, `lambdarank`,
+`gaussian_mlr`, `softsort_cross_entropy` and `hinge_ap` compare all pairs in O(n^2). With more than half a million pairs
+in one call, they have no second derivatives and do not run under `torch.func.vmap`.
 
 `sodeep_mean_average_precision` (SoDeep, Eq. 7) and `sodeep_recall` (Eqs. 9-10) do not approach metrics: the first is a
 mean rank, the second a margin between ranks.

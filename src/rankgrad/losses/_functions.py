@@ -30,7 +30,8 @@ def name_of(ranking: Callable[..., Tensor]) -> str:
 def check_ranking(ranking: Callable[..., Tensor], scores: Tensor, *, masked: bool) -> None:
     """Raise if a function does not rank as losses expect: from 1 for the largest score to d.
 
-    Each function is tested once, on eight scores if it accepts that number, and on the shape of its first input. The
+    Each function is tested once, on eight scores if it accepts that number (in one group and in two), and on the shape
+    of its first input. The
     sorters of this package are not tested, nor are modules with weights, which may not be trained yet, nor anything
     under `torch.compile`.
 
@@ -41,7 +42,8 @@ def check_ranking(ranking: Callable[..., Tensor], scores: Tensor, *, masked: boo
 
     Raises:
         TypeError: the next call passes a mask, but the function does not take one.
-        ValueError: its ranks are ascending, begin at 0, are divided by d, or are not ranks.
+        ValueError: its ranks are ascending, begin at 0, are divided by d, are all equal, or are not ranks; or they
+            depend on the scores of other groups.
 
     >>> check_ranking(lambda scores: scores.argsort().argsort() + 1.0, torch.zeros(9), masked=False)
     Traceback (most recent call last):
@@ -89,7 +91,28 @@ def _try(ranking: Callable[..., Tensor], scores: Tensor, *, masked: bool) -> boo
             tried.append((eight, _ranks(ranking, eight, masked)))
         if scores.numel():
             tried.append((as_given, _ranks(ranking, as_given, masked)))
-    return all([_judged(name_of(ranking), probe, ranks) for probe, ranks in tried])
+        beside_others = _beside_others(ranking, eight, masked, devices)
+    are_read = all([_judged(name_of(ranking), probe, ranks) for probe, ranks in tried])
+    if beside_others is not None:
+        first, again, beside_another = beside_others
+        if torch.equal(first, again) and not torch.allclose(first, beside_another, atol=0.01):
+            raise ValueError(
+                f"sorter is {name_of(ranking)}, which mixes groups: the ranks of a group change with the scores of "
+                "another, expected ranks along the last dimension alone"
+            )
+    return are_read
+
+
+def _beside_others(
+    ranking: Callable[..., Tensor], probe: Tensor, masked: bool, devices: list[torch.device]
+) -> list[Tensor] | None:
+    """Return the ranks of a group beside itself, again, and beside another group; None if they cannot be computed."""
+    group, ranks = probe.reshape(1, -1), []
+    with suppress(Exception):  # a function may take only one length or shape
+        for other in (group, group, group.square() + 1):
+            with torch.random.fork_rng(devices):  # each time, the same random numbers
+                ranks.append(_ranks(ranking, torch.cat([group, other]), masked)[0])
+    return ranks if len(ranks) == 3 else None
 
 
 def _judged(name: str, probe: Tensor, ranks: Any) -> bool:
@@ -102,6 +125,10 @@ def _judged(name: str, probe: Tensor, ranks: Any) -> bool:
     if mean is None or together is None or not math.isfinite(mean):
         return False
     spread = max(0.5, length / 16)  # ranks of a learned sorter are slightly off
+    if length > 1 and value_of((ranks == ranks[..., :1]).all()):
+        raise ValueError(
+            f"sorter is {name}, which gives {length} different scores the same rank, expected 1 to {length}"
+        )
     if together > 1e-5 * length:
         raise ValueError(
             f"sorter is {name}, which gives the largest score the largest rank, expected 1 for the largest: pass "

@@ -61,7 +61,9 @@ def list_mle(
         least=2,
     )
     target = batch.truth.masked_fill(~batch.exists, torch.inf)  # masked items come last and are not in any sum
-    values = batch.scores - batch.scores.detach().amax(-1, keepdim=True)  # so that an offset costs no precision
+    highest = batch.scores.detach().masked_fill(~batch.exists, -torch.inf).amax(-1, keepdim=True)
+    # Without the largest, so that an offset costs no precision; a group without scores has no largest.
+    values = (batch.scores - highest.nan_to_num(neginf=0.0)).masked_fill(~batch.exists, 0.0)
     below = log_cumulative_sum_exp(values.gather(-1, target.argsort(dim=-1)))
     larger, not_smaller = places(batch.truth, batch.exists)
     count = batch.exists.sum(-1, keepdim=True)

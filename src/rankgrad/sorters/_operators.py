@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from rankgrad.checks import (
+    check_floating,
     check_instance,
     check_mask,
     check_positive,
-    check_real,
     check_scores,
     check_values,
     largest_magnitude,
@@ -172,10 +172,11 @@ def soft_sort(
             raise ValueError(
                 f"sorter is {without_inverse!r}, expected Laplace(...), Logistic(...) or None with hard or generator"
             )
-        shares = soft_permutation(scores, sorter=without_inverse, dim=dim, mask=mask)
-        values = scores if mask is None else scores.masked_fill(~mask, 0.0)
-        values = values.movedim(dim, -1).to(shares.dtype).unsqueeze(-2)
-        return (shares.movedim(dim, -1) * values).sum(-1).movedim(-1, dim)
+        check_scores(scores, dim=dim, finite=False)
+        values, mask = scores.movedim(dim, -1), None if mask is None else mask.movedim(dim, -1)
+        shares = soft_permutation(values, sorter=without_inverse, mask=mask)
+        values = values if mask is None else values.masked_fill(~mask, 0.0)
+        return (shares * values.to(shares.dtype).unsqueeze(-2)).sum(-1).movedim(-1, dim)
     kernel = _kernel("soft_sort", sorter)
     vectors = _prepared(scores, dim, mask)
     values, mask, count, width = vectors.values, vectors.mask, vectors.count, _width(kernel, vectors)
@@ -328,14 +329,15 @@ def permutation_of_ranks(ranks: Tensor, *, temperature: float = 0.1, mask: Tenso
         P, (..., d, d): [..., k - 1, j].
 
     Raises:
-        TypeError, ValueError: `temperature` is not positive, or the mask has the wrong type or shape.
+        TypeError, ValueError: ranks are not floating point, `temperature` is not positive, or the mask has the wrong
+            type or shape.
 
     >>> permutation_of_ranks(torch.tensor([2.0, 1.0, 3.0]), temperature=0.01).round()
     tensor([[0., 1., 0.],
             [1., 0., 0.],
             [0., 0., 1.]])
     """
-    check_real(ranks=ranks)
+    check_floating(ranks=ranks)
     check_positive("temperature", temperature)
     if mask is None:
         mask = torch.ones_like(ranks, dtype=torch.bool)
@@ -404,7 +406,7 @@ def _prepared(scores: Tensor, dim: int, mask: Tensor | None) -> Vectors:
 
 
 def _width(kernel: Kernel, vectors: Vectors) -> Tensor:
-    """Return b in the unit of the scores, (..., 1) in float64, constant."""
+    """Return b in the unit of the scores, (..., 1) in float64, constant, also for a kernel that is not detached."""
     values = vectors.values.detach()
     if kernel.standardize:
         return kernel.softness * standard_deviation(values, vectors.mask).double()

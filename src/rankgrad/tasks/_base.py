@@ -117,13 +117,18 @@ def weight_of(table: pa.Table) -> np.ndarray | None:
 
 
 def mean_over(values: np.ndarray, rows: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-    """Return weighted means of values (metrics, n) or (n,) over rows (..., k), without NaN.
+    """Return weighted means of values (metrics, n) or (n,) over rows (..., k), each without its NaN.
 
     >>> mean_over(np.array([1.0, 2.0, np.nan]), np.array([[0, 1], [1, 2], [2, 2]]), None)
     array([1.5, 2. , nan])
+    >>> mean_over(np.array([[1.0, 2.0], [np.nan, 3.0]]), np.array([[0, 1]]), None)
+    array([[1.5],
+           [3. ]])
     """
-    is_defined = ~np.isnan(np.atleast_2d(values)[0])
-    counts = is_defined[rows] * (1.0 if weight is None else weight[rows])
+    is_defined = ~np.isnan(values)
+    if values.ndim == 2 and (is_defined == is_defined[0]).all():  # as usual, which takes less memory
+        is_defined = is_defined[0]
+    counts = is_defined[..., rows] * (1.0 if weight is None else weight[rows])
     total = counts.sum(-1)
     means = (np.where(is_defined, values, 0.0)[..., rows] * counts).sum(-1) / np.where(total > 0, total, 1.0)
     return np.where(total > 0, means, np.nan)

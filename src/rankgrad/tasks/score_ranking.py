@@ -306,13 +306,16 @@ def _estimates(network: Any, scores: Tensor) -> np.ndarray | None:
 def _r2(estimate: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
     """Return the fraction of the targets' variance that estimates explain (resamples,), from (resamples, n).
 
+    It is NaN where all targets are equal; the rounding of their mean would give them a tiny variance.
+
     >>> _r2(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1.0, 2.0, 6.0]]), None)
     tensor([0.3571])
     """
     weights = torch.ones_like(target) if weights is None else weights
     mean = (weights * target).sum(-1, keepdim=True) / weights.sum(-1, keepdim=True)
     error, spread = (weights * (target - value).square() for value in (estimate, mean))
-    return (1 - error.sum(-1) / spread.sum(-1)).where(spread.sum(-1) > 0, torch.nan)
+    differ = (target != target[..., :1]).any(-1)
+    return (1 - error.sum(-1) / spread.sum(-1)).where(differ, torch.nan)
 
 
 def _scores_and_targets(table: pa.Table) -> tuple[Tensor, Tensor]:

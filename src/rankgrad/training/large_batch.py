@@ -22,7 +22,8 @@ def in_chunks(network: nn.Module, *inputs: Tensor, chunk: int) -> Tensor:
     a plain one, and has the same gradient.
 
     Both passes draw the same random numbers, for example for dropout; each chunk draws its own. Batch normalization
-    treats a chunk as its batch, and updates running statistics only in the first pass.
+    treats a chunk as its batch, and updates running statistics only in the first pass. The gradient is another one if
+    outputs depend on buffers that the first pass updates, such as those of `spectral_norm`.
 
     Args:
         network: a module whose weights do not change before `backward`.
