@@ -64,7 +64,8 @@ def cases() -> dict[str, list[Case]]:
 
 
 NOTES = (
-    "A hollow dot: the interval includes 0. 0% is the baseline: the standard loss or, in the first five cases, the strongest simple loss.",
+    "A hollow dot: the interval includes 0. 0% is the baseline: the standard loss or, in the first five cases, the "
+    "strongest simple loss.",
     "GB1 is one protein whose variants are split four ways; each log is the one that validation chose.",
 )
 

@@ -31,9 +31,8 @@ def check_ranking(ranking: Callable[..., Tensor], scores: Tensor, *, masked: boo
     """Raise if a function does not rank as losses expect: from 1 for the largest score to d.
 
     Each function is tested once, on eight scores if it accepts that number (in one group and in two), and on the shape
-    of its first input. The
-    sorters of this package are not tested, nor are modules with weights, which may not be trained yet, nor anything
-    under `torch.compile`.
+    of its first input. The sorters of this package are not tested, nor are modules with weights, which may not be
+    trained yet, nor anything under `torch.compile`.
 
     Args:
         ranking: maps scores (..., d) to ranks (..., d).
