@@ -210,7 +210,7 @@ class QueryRanking(Task):
     def scores(self, network: Any, inputs: Inputs, sizes: Tensor) -> Tensor:
         """Return the score of each document (m,), on the CPU; `sizes` (n,) has the number of documents per query.
 
-        Scores of a network that was trained on preferences are log odds, see `finish`: the probability that one of two
+        Scores of a network that was trained on pairs, such as preferences, are log odds, see `finish`: the probability that one of two
         documents is preferred (Bradley and Terry 1952) is the sigmoid of their difference.
         """
         scores = _scores(network, Queries(inputs.ready(network), sizes, torch.empty(0), None))
@@ -239,9 +239,9 @@ class QueryRanking(Task):
         for queries in self.lists(table):
             assert queries.mask is not None
             values[:, queries.rows] = metrics_of(queries.scores, queries.truth, queries.mask)
-        scores, sizes = lists_of(table, "scores", path="predictions")
+        scores, relevance, sizes = _lists(table)
         if bool((sizes == 2).all()):
-            leads, pairs = _leads(scores, lists_of(table, "relevance", path="predictions")[0], sizes)
+            leads, pairs = _leads(scores, relevance, sizes)
             log_losses = torch.full((1, len(table)), torch.nan, dtype=torch.float64)
             log_losses[0, pairs] = softplus(-leads)
             metrics, values = (*METRICS, LOG_LOSS), torch.cat([values, log_losses])
@@ -250,8 +250,7 @@ class QueryRanking(Task):
 
     def lists(self, table: pa.Table) -> Iterator[Lists]:
         """Yield queries of similar lengths together, to avoid padding all of them to the longest."""
-        scores, sizes = lists_of(table, "scores", path="predictions")
-        relevance, _ = lists_of(table, "relevance", path="predictions")
+        scores, relevance, sizes = _lists(table)
         queries = Queries(Inputs({}, scores), sizes, relevance, None)
         for rows in sizes.argsort().split(1024):
             documents = queries.documents(rows)
@@ -277,12 +276,13 @@ class QueryRanking(Task):
 
     @torch.no_grad()
     def finish(self, network: Any, val: Split) -> None:
-        """Fit the scale that makes scores the log odds of preferences, on the validation pairs.
+        """Fit the scale that makes scores the log odds of preferences, on validation, if all its queries are pairs.
 
         Training makes differences too large if it separates all its pairs. The scale minimizes the log loss of the
         validation pairs and of two more, which have their mean difference and opposite preferences.
         """
-        if not network.recipe["input"].get("rejected") or val.sizes is None:
+        assert val.sizes is not None
+        if not bool((val.sizes == 2).all()):
             return
         network.eval()
         network.recipe.pop("preference_scale", None)
@@ -303,9 +303,7 @@ class QueryRanking(Task):
         """
         if examples.of_preferences:
             table = examples.predicted("scores", "relevance")
-            scores, sizes = lists_of(table, "scores", path="predictions")
-            relevance, _ = lists_of(table, "relevance", path="predictions")
-            leads, pairs = _leads(scores, relevance, sizes)
+            leads, pairs = _leads(*_lists(table))
             if len(leads):
                 weight = np.ones(len(leads))
                 if examples.has("weight"):
@@ -322,6 +320,12 @@ class QueryRanking(Task):
             orders.append({"true": [(f"{grade:g}", True) for grade in true], "predicted": predicted})
         plots.orders(path, queries, orders)
         return True
+
+
+def _lists(table: pa.Table) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the scores and the relevance of all documents (m,) in predictions, and the documents of each query."""
+    scores, sizes = lists_of(table, "scores", path="predictions")
+    return scores, lists_of(table, "relevance", path="predictions")[0], sizes
 
 
 def _queries(inputs: Inputs, split: Split) -> Queries:
