@@ -49,9 +49,10 @@ def main(params: Settings, key: str) -> None:
 
 
 def _with_folds(tables: Iterable[pa.Table], folds: int, seed: int) -> Iterator[pa.Table]:
-    """Add the fold of each row: one for all rows of a group."""
+    """Add the fold of each row: one for all rows of a group, and for equal inputs of rows without a name."""
     for table in tables:
-        keys = table["group" if "group" in table.column_names else "name"].to_pylist()
+        column = next(name for name in ("group", "key", "name") if name in table.column_names)
+        keys = table[column].to_pylist()
         numbers = [fold_of(key, folds=folds, seed=seed) for key in keys]
         yield table.append_column(pa.field(FOLD, pa.int64()), pa.array(numbers, pa.int64()))
 

@@ -4,11 +4,11 @@ import re
 from collections.abc import Collection, Iterator
 from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from rankgrad import lookup
 from rankgrad.datasets.files.splits import input_of
 from rankgrad.io.parquet import columns_of, is_list, is_number, parquet_file
 from rankgrad.plain_text import spelled_alike
@@ -19,35 +19,50 @@ Digests = dict[str, np.ndarray]  # digests of the contents of rows, by split
 FILE = "known_rows.npz"  # in a version's folder: digests of the contents of each split's rows
 
 
-def _digests(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return digests of the contents of a split's rows, concatenated (m,) uint64, and how many each row has (n,).
+class _Contents(NamedTuple):
+    """What recognizes the rows of a split.
 
-    A row holds a vector, a text, or a picture, or several: a query its documents, a clip its frames. Pictures also have
-    the name of their source file, which stays the same after resizing or encoding; it counts as much as all the row's
-    pictures. Of passages that are searched, only the queries count, since new queries may search known passages;
-    a query in another case is the same one.
+    Attributes:
+        digests: digests of the pieces of rows, concatenated (m,) uint64.
+        counts: how many pieces each row has (n,).
+        names: the digest of each row's name (n,) uint64; 0 if it has none.
     """
-    column = input_of(path)
-    if column == "text" and "captions" in columns_of(path):
+
+    digests: np.ndarray
+    counts: np.ndarray
+    names: np.ndarray
+
+
+def _contents(path: Path) -> _Contents:
+    """Return what recognizes the rows of a split.
+
+    A row holds a vector, a text, or a picture, or several: a query its documents, a clip its frames. Names stay the
+    same after resizing, encoding, or a change of features. Of passages that are searched, only the queries count, since
+    new queries may search known passages; a query in another case is the same one.
+    """
+    column, columns = input_of(path), columns_of(path)
+    if column == "text" and "captions" in columns:
         column = "captions"
-    is_named = (
-        column in lookup.names("inputs") and lookup.find("inputs", column).pictures and "name" in columns_of(path)
-    )
-    digests: list[int] = []
-    counts: list[int] = []
+    named_by = [name for name in ("name", "key", "group") if name in columns] if column != "captions" else []
+    digests, counts, names = list[int](), list[int](), list[int]()
     with parquet_file(path) as file:
-        for batch in file.iter_batches(batch_size=256, columns=[column, "name"] if is_named else [column]):
-            for number, cell in enumerate(batch.column(0)):
+        for batch in file.iter_batches(batch_size=256, columns=[column, *named_by]):
+            for cell in batch.column(column):
                 pieces = _pieces(cell)
                 if column == "captions":
                     pieces = (spelled_alike(piece.decode()).encode() for piece in pieces)
                 row = [_digest(piece) for piece in pieces]
-                name = batch.column(1)[number].as_py() if is_named else "0"
-                if not re.fullmatch(r"(.*:)?\d+", name):  # ignore row numbers, which are not names
-                    row += [_digest(name.encode())] * len(row)
                 digests += row
                 counts.append(len(row))
-    return np.array(digests, np.uint64), np.array(counts)
+            columns_of_names = [batch.column(name).to_pylist() for name in named_by]
+            names += map(_digest_of_name, *columns_of_names) if named_by else [0] * len(batch)
+    return _Contents(np.array(digests, np.uint64), np.array(counts), np.array(names, np.uint64))
+
+
+def _digest_of_name(*names: object) -> int:
+    """Return the digest of the first of a row's names that is not a row's number, or 0."""
+    own = (name for name in map(str, names) if not re.fullmatch(r"(.*:)?\d+", name))
+    return next((_digest(name.encode()) for name in own), 0)
 
 
 def _digest(piece: bytes) -> int:
@@ -71,18 +86,22 @@ def learned(path: Path, splits: Collection[np.ndarray], *, share: float) -> np.n
     Args:
         path: the file of the split.
         splits: digests of each split on which the version was trained or selected.
-        share: the smallest fraction of a row's digests that must be known.
+        share: the smallest fraction of a row's pieces that must be known, if its name is not.
     """
-    digests, counts = _digests(path)
-    row = np.repeat(np.arange(len(counts)), counts)
-    known = np.isin(digests, np.concatenate([*splits, np.empty(0, np.uint64)]))
-    hits = np.bincount(row[known], minlength=len(counts))
-    return (hits >= share * counts) & (counts > 0)
+    contents, known = _contents(path), np.concatenate([*splits, np.empty(0, np.uint64)])
+    row = np.repeat(np.arange(len(contents.counts)), contents.counts)
+    hits = np.bincount(row[np.isin(contents.digests, known)], minlength=len(contents.counts))
+    has_contents = (hits >= share * contents.counts) & (contents.counts > 0)
+    return has_contents | (np.isin(contents.names, known) & (contents.names > 0))
 
 
 def known_rows(data: Path) -> Digests:
     """Return the digests of the rows of a dataset on which versions are trained and selected, by split."""
-    return {split: np.unique(_digests(data / f"{split}.parquet")[0]) for split in ("train", "val")}
+    known = {}
+    for split in ("train", "val"):
+        contents = _contents(data / f"{split}.parquet")
+        known[split] = np.unique(np.concatenate([contents.digests, contents.names[contents.names > 0]]))
+    return known
 
 
 def write_known(digests: Digests, folder: Path) -> None:

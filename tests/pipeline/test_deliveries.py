@@ -134,6 +134,17 @@ def test_a_group_is_in_one_fold_and_the_gate_in_none(folded):
     assert not re.search(r"\d train|\d val|\d test", page)
 
 
+def test_equal_inputs_of_rows_without_a_name_are_in_one_fold(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{row % 15},{row}" for row in range(60)]
+    RAW.mkdir(parents=True)
+    (RAW / "rows.csv").write_text("\n".join(["x,y", *lines]) + "\n")
+    data.main(settings(number=3, split=None, id=None, group=None), "shop")
+    rows = pq.read_table("data/shop/train.parquet").to_pandas()
+    assert rows.groupby(rows["features"].map(tuple))["fold"].nunique().max() == 1
+    assert rows["fold"].nunique() == 3
+
+
 def test_more_folds_than_groups_are_refused(folded):
     with pytest.raises(ValueError, match="40 folds of .* rows: fold .* fewer folds"):
         data.main(settings(number=40, split=None), "shop")

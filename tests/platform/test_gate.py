@@ -347,6 +347,14 @@ def _pictures(size: int, folder: str = "") -> pa.Table:
 QUERIES = np.random.default_rng(0).normal(size=(20, 4, 3))
 
 
+def _vectors(width: int, **names: str) -> pa.Table:
+    """Return five rows of vectors with names; numbers in them tell rows apart."""
+    vectors = (np.arange(5.0 * width).reshape(5, width) + width / 10).tolist()
+    return pa.table(
+        {"features": vectors} | {column: [f"{name}{row}" for row in range(5)] for column, name in names.items()}
+    )
+
+
 @pytest.mark.parametrize(
     ("train", "later", "known"),
     [
@@ -356,6 +364,9 @@ QUERIES = np.random.default_rng(0).normal(size=(20, 4, 3))
         (np.arange(20).reshape(10, 2), np.arange(20.0).reshape(10, 2), True),
         (_pictures(8, "photos/a"), _pictures(16, "photos/a"), True),
         (_pictures(8), _pictures(16), False),
+        (_vectors(3, name="row"), _vectors(4, name="row"), True),  # with another feature
+        (_vectors(3, name="0", key="row"), _vectors(4, name="0", key="row"), True),
+        (_vectors(3, name="0"), _vectors(4, name="0"), False),
     ],
 )
 def test_rows_are_known_in_another_order_as_another_number_and_by_the_names_of_their_pictures(

@@ -210,8 +210,8 @@ class QueryRanking(Task):
     def scores(self, network: Any, inputs: Inputs, sizes: Tensor) -> Tensor:
         """Return the score of each document (m,), on the CPU; `sizes` (n,) has the number of documents per query.
 
-        Scores of a network that was trained on pairs, such as preferences, are log odds, see `finish`: the probability that one of two
-        documents is preferred (Bradley and Terry 1952) is the sigmoid of their difference.
+        Scores of a network that was trained on pairs, such as preferences, are log odds, see `finish`: the probability
+        that one of two documents is preferred (Bradley and Terry 1952) is the sigmoid of their difference.
         """
         scores = _scores(network, Queries(inputs.ready(network), sizes, torch.empty(0), None))
         return scores * network.recipe.get("preference_scale", 1.0)

@@ -5,6 +5,7 @@ import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ __all__ = ["Deliveries", "Delivery", "delivery_of", "drawn_splits", "folders_of"
 
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 PICTURES_AT_ONCE = 512  # decoded, written, and released together
+LONGEST_KEY = 64  # letters, as many as a digest has
 ROWS_AT_ONCE = 2**14  # for any other input
 
 
@@ -331,6 +333,7 @@ class Deliveries:
         for piece in self._pieces(delivery, frame, split):
             next_id = first_id + len(piece)
             columns = {"id": range(first_id, next_id), table.input: piece["input"], table.truth: piece["truth"]}
+            columns["key"] = piece["key"].map(_shortened)
             arrays = []
             for field in schema:
                 values = columns.get(field.name, piece.get(field.name, []))
@@ -359,6 +362,11 @@ class Deliveries:
                 "%d of %d rows left out, pictures are broken: %s", len(skipped), len(frame), ", ".join(skipped)
             )
             self.skipped[split] += skipped
+
+
+def _shortened(key: str) -> str:
+    """Return a key itself, or a digest of one that is long, such as a text."""
+    return key if len(key) <= LONGEST_KEY else sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
 def _cut(frame: pd.DataFrame, rows: int) -> Iterator[pd.DataFrame]:
