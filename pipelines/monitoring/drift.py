@@ -62,7 +62,7 @@ class Outside:
     training: tuple[float, float]  # smallest and largest
     fresh: tuple[float, float]
     rows: int  # number of rows outside; for queries, of queries with such a document
-    first_row: int  # the first such row or query of the file, from 1
+    first_row: int  # the number of the first such row in the file, or of the first row of such a query
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,10 @@ def compare(
     def fresh_rows() -> Iterator[Row]:
         return read([Path(fresh)], recipe, roles)
 
-    ids, groups = [], []
+    ids, rows_of_ids, groups = [], [], []
     for row in fresh_rows():
         ids.append(row.id)
+        rows_of_ids.append(row.number or len(ids))
         groups += row.group.values()
     counts = {
         "train": _enough(f"{model}: training", len(reference.inputs)),
@@ -191,8 +192,8 @@ def compare(
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), reference.dataset, alpha, least_distance,
         rows=counts | {"fresh": len(numbers)}, shadow=shadow, quantities=tested,
-        to_label=rows_to_label(reference, ours, tested, [(number, ids[number]) for number in numbers]),
-        outside=outside(reference, ours, numbers), dates=dates,
+        to_label=rows_to_label(reference, ours, tested, [(rows_of_ids[number], ids[number]) for number in numbers]),
+        outside=outside(reference, ours, [rows_of_ids[number] for number in numbers]), dates=dates,
     )  # fmt: skip
 
 
@@ -257,14 +258,14 @@ def outside(reference: Reference, fresh: Measured, numbers: Sequence[int]) -> li
 
     Args:
         reference, fresh: the reference and the new rows.
-        numbers: numbers of the new rows in their file, from 0.
+        numbers: numbers of the new rows in their file, from 1.
     """
     names, left = [*reference.ranges], []
     lowest, highest = fresh.inputs.lowest[names].to_numpy(), fresh.inputs.highest[names].to_numpy()
     is_outside = are_outside(reference.ranges, lowest, highest)
     for column in np.flatnonzero(is_outside.any(0)):
         bounds = float(lowest[:, column].min()), float(highest[:, column].max())
-        first_row = numbers[int(is_outside[:, column].argmax())] + 1
+        first_row = numbers[int(is_outside[:, column].argmax())]
         rows = int(is_outside[:, column].sum())
         left.append(Outside(names[column], reference.ranges[names[column]], bounds, rows, first_row))
     return sorted(left, key=lambda column: -column.rows)
@@ -285,7 +286,7 @@ def rows_to_label(
     Args:
         reference, fresh: the reference and the new rows.
         tested: the comparison of each quantity.
-        rows: number and id of each new row.
+        rows: number in the file and id of each new row.
     """
     numbers, ids = zip(*rows, strict=True)
     drift, values = np.zeros(len(rows)), dict[str, np.ndarray]()
@@ -298,7 +299,7 @@ def rows_to_label(
             values[f"value {name}"] = now
     order = np.argsort(-drift, kind="stable")[:LISTED]
     rounded = [round(value, 4) for value in drift.tolist()]
-    columns = {"id": pd.Series(ids, dtype=object), "row": np.add(numbers, 1), "drift": rounded}
+    columns = {"id": pd.Series(ids, dtype=object), "row": pd.Series(numbers), "drift": rounded}
     return pd.DataFrame(columns | values).iloc[order[drift[order] > 0]].to_dict("records")
 
 

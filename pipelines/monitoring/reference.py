@@ -152,8 +152,8 @@ class TrainingData:
         """Return the chosen rows of a split; models that read them in the same way share them."""
         reading = recipe["task"], recipe["input"]
         if split not in self._last or self._last[split][0] != reading:
-            # The stored column of groups has another name, see `_by_group`.
-            about = {name: value for name, value in recipe["input"].items() if name != "group"}
+            # The stored column of groups has another name, see `_by_group`, and stored pictures are already encoded.
+            about = {name: value for name, value in recipe["input"].items() if name not in ("group", "stored")}
             rows = read([self.folder / f"{split}.parquet"], {**recipe, "input": about}, form="parquet")
             self._last[split] = reading, [*prepared(rows, recipe, chosen=self._chosen(split))]
         return self._last[split][1]

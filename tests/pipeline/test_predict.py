@@ -207,21 +207,21 @@ def test_ids_and_the_group_come_back_under_their_own_names(workspace, capsys, su
 
 
 @pytest.mark.parametrize(
-    ("file", "contents"),
+    ("file", "contents", "last"),
     [
-        ("a.csv", "age,price\n1,2\n,\n3,4\n , \n"),
-        ("b.tsv", "age\tprice\n1\t2\n\t\n\t\n3\t4\n"),
-        ("c.jsonl", '{"age": 1, "price": 2}\n{}\n{"age": 3, "price": 4}\n{"age": null, "price": ""}\n'),
-        ("d.parquet", {"age": [1, None, 3, None], "price": ["2", "", "4", None]}),
+        ("a.csv", "age,price\n1,2\n,\n3,4\n , \n", 3),
+        ("b.tsv", "age\tprice\n1\t2\n\t\n\t\n3\t4\n", 4),
+        ("c.jsonl", '{"age": 1, "price": 2}\n{}\n{"age": 3, "price": 4}\n{"age": null, "price": ""}\n', 3),
+        ("d.parquet", {"age": [1, None, 3, None], "price": ["2", "", "4", None]}, 3),
     ],
 )
-def test_rows_without_a_cell_are_left_out_and_logged(workspace, capsys, caplog, file, contents):
+def test_blank_rows_are_left_out_and_logged_and_others_keep_their_numbers(workspace, capsys, caplog, file, contents, last):
     model = trained(workspace / "model", "score_ranking", "features")
     if isinstance(contents, dict):
         pd.DataFrame(contents).to_parquet(file)
     else:
         Path(file).write_text(contents)
-    assert [answer["id"] for answer in answered(model, file, capsys=capsys)] == [1, 2]
+    assert [answer["id"] for answer in answered(model, file, capsys=capsys)] == [1, last]
     assert [record.getMessage() for record in caplog.records] == [f"{file}: 2 blank rows left out"]
 
 

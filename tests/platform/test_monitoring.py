@@ -312,7 +312,7 @@ def test_one_document_outside_the_range_is_listed_and_svmlight_features_are_numb
     lines[17] = "0 qid:4 1:50 2:0 3:1 4:1e9"
     Path("fresh.txt").write_text("\n".join(lines))
     [outside] = compare("fresh.txt", model="model").outside
-    assert (outside.name, outside.fresh[1], outside.rows, outside.first_row) == ("feature 4", 1e9, 1, 5)
+    assert (outside.name, outside.fresh[1], outside.rows, outside.first_row) == ("feature 4", 1e9, 1, 17)
     list(answers(Path("model"), [Path("fresh.txt")]))
     assert "feature 4: 1 rows are outside the training range, first: fresh.txt: qid 4, feature 4 1e+09 (" in caplog.text
 

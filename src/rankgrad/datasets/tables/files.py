@@ -132,17 +132,16 @@ def read_sheet(
                 path, chosen, form=form, encoding=encoding, empty=empty, head=head, pictures=pictures, decode_later=True
             )
         ]
-        frames.append(pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=chosen))
+        frames.append(pd.concat(pieces) if pieces else pd.DataFrame(columns=chosen))
     counts = [len(frame) for frame in frames]
     if not sum(counts):
         raise ValueError(f"{paths[0]}: no rows, expected at least one")
     lowest = lengthen(frames) if "all" in frames[0] and format_of(paths[0], kind) == "svmlight" else None
-    frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
     return Sheet(
-        frame,
+        frames[0].reset_index(drop=True) if len(frames) == 1 else pd.concat(frames, ignore_index=True),
         list(paths),
         np.repeat(np.arange(len(frames)), counts),
-        np.concatenate([np.arange(n) + 1 for n in counts]),
+        np.concatenate([frame.index.to_numpy(np.int64) for frame in frames]),
         writing,
         lowest,
         [*every_name],
@@ -165,7 +164,7 @@ def names_in(path: Path, form: Format, encoding: str = "utf-8") -> list[str]:
         case "csv" | "tsv":
             names = text_header(path, encoding, tabs=form == "tsv").names
         case "jsonl":
-            names = list(dict.fromkeys(name for row in json_rows(path, encoding) for name in row))
+            names = list(dict.fromkeys(name for _, row in json_rows(path, encoding) for name in row))
         case "parquet":
             names = columns_of(path)
         case "svmlight":
@@ -194,7 +193,7 @@ def pieces_of(
     pictures: Collection[str] | None = None,
     decode_later: bool = False,
 ) -> Iterator[pd.DataFrame]:
-    """Yield columns of a file as frames of at most `size` rows.
+    """Yield columns of a file as frames of at most `size` rows, whose index has the number of each row from 1 on.
 
     Args:
         path: the file to read.
@@ -215,22 +214,23 @@ def pieces_of(
             rows = delimited_rows(path, columns, encoding=encoding, tabs=form == "tsv")
             frames = _frames(islice(rows, head), columns, size, empty)
         case "jsonl":
-            objects = json_rows(path, encoding, parse_float=number_of_json)
-            frames = _frames((map(row.get, columns) for row in islice(objects, head)), columns, size, empty)
+            objects = islice(json_rows(path, encoding, parse_float=number_of_json), head)
+            frames = _frames(((number, map(row.get, columns)) for number, row in objects), columns, size, empty)
         case "parquet":
             frames = _parquet_pieces(path, columns, size, head, pictures, decode_later, empty)
         case "svmlight":
-            frames = _frames(islice(svmlight_rows(path, columns), head), columns, size, empty)
+            frames = _frames(enumerate(islice(svmlight_rows(path, columns), head), 1), columns, size, empty)
     yield from frames
 
 
 def _frames(
-    rows: Iterable[Iterable[Any]], columns: Sequence[str], size: int, empty: Collection[str]
+    rows: Iterable[tuple[int, Iterable[Any]]], columns: Sequence[str], size: int, empty: Collection[str]
 ) -> Iterator[pd.DataFrame]:
     rows = iter(rows)
     while piece := list(islice(rows, size)):
-        cells = [cells_of(column, empty) for column in zip(*piece, strict=True)]
-        yield pd.DataFrame(dict(zip(columns, cells, strict=True)))
+        numbers, rows_of_cells = zip(*piece, strict=True)
+        cells = [cells_of(column, empty) for column in zip(*rows_of_cells, strict=True)]
+        yield pd.DataFrame(dict(zip(columns, cells, strict=True))).set_axis(numbers)
 
 
 # Parquet.
@@ -266,7 +266,7 @@ def _parquet_pieces(
             for name in set(columns) - set(columns_read):
                 frame[name] = [StoredPicture(path, row) for row in rows.tolist()]
             if len(rows):
-                yield frame[list(columns)]
+                yield frame[list(columns)].set_axis(rows + 1)
             start, left = start + len(batch), left - len(rows)
             if not left:
                 return

@@ -60,6 +60,7 @@ class Row(NamedTuple):
         asked: reads the inputs of the row; raises ValueError or OSError if a cell or a picture cannot be read.
         documents: ids of a query's documents, if the table has a row for each.
         group: the group column's cell by the column's name, returned too; empty without such a column.
+        number: its number in its table, from 1; of a query, that of its first row; None for a file.
     """
 
     id: Any
@@ -67,6 +68,7 @@ class Row(NamedTuple):
     asked: Callable[[], dict[str, Any]]
     documents: Sequence[Any] | None = None
     group: Mapping[str, Any] = MappingProxyType({})
+    number: int | None = None
 
 
 class Named(Iterator[T]):
@@ -643,13 +645,13 @@ class _Table:
             self.path, columns.used, form=self.form, encoding=self.encoding, empty=columns.about.get("empty") or (),
             size=columns.type.piece, pictures=files,
         )  # fmt: skip
-        number = left_out = 0
+        count = left_out = 0
         is_filled = bool(fills_of(tuple(columns.features)))
         has_lists = False
         for piece in pieces:
-            for row in piece.astype(object).to_dict("records"):
-                number += 1
-                has_lists = self._have_lists(row) if number == 1 else has_lists
+            for number, row in zip(piece.index.tolist(), piece.astype(object).to_dict("records"), strict=True):
+                count += 1
+                has_lists = self._have_lists(number, row) if count == 1 else has_lists
                 cells = columns.cells(self._with_lists(number, row) if has_lists else row)
                 if is_filled and all(is_empty(cells.row[column]) for column in columns.of_input):  # as in training
                     left_out += 1
@@ -658,9 +660,9 @@ class _Table:
                     cells = columns.cells({**cells.row, "all": self._vector(number, cells.row["all"])})
                 yield number, cells
         if left_out:
-            log_once(f"{self.path}: {left_out} of {number} rows without input, such as totals, are left out")
+            log_once(f"{self.path}: {left_out} of {count} rows without input, such as totals, are left out")
 
-    def _have_lists(self, row: Mapping[str, Any]) -> bool:
+    def _have_lists(self, number: int, row: Mapping[str, Any]) -> bool:
         """Return whether the first row of a text file has a list of documents as JSON, and so all rows have.
 
         Raises:
@@ -672,8 +674,8 @@ class _Table:
         cell = row[column]
         if isinstance(cell, str) and cell.startswith("['") and cell.endswith("']"):
             raise ValueError(
-                f"{self._place(1)}: {column} is {cell[:60]!r}, expected a text, or a list as JSON, as `json.dumps` "
-                "writes it"
+                f"{self._place(number)}: {column} is {cell[:60]!r}, expected a text, or a list as JSON, as "
+                "`json.dumps` writes it"
             )
         documents = _list_in(cell)
         return documents is not None and all(isinstance(document, str) for document in documents)
@@ -684,7 +686,8 @@ class _Table:
         documents = _list_in(row[column])
         if documents is None:
             raise ValueError(
-                f"{self._place(number)}: {column} is {str(row[column])[:60]!r}, expected a list as JSON, as in row 1"
+                f"{self._place(number)}: {column} is {str(row[column])[:60]!r}, expected a list as JSON, as in the "
+                "first row"
             )
         ids = {self.columns.id: _list_in(row[self.columns.id])} if self.columns.id else {}
         return {**row, column: documents} | {name: cell for name, cell in ids.items() if cell is not None}
@@ -713,7 +716,8 @@ class _Table:
         is_name = isinstance(cell, str) and (bool(entered.type.suffixes) or entered.name == "caption")
         usual = encodable(cell) if is_name and self.columns.task != "query_ranking" else number
         asked = partial(self.columns.asked, cells)
-        return Row(self.columns.id_of(cells, usual), self._place(number), asked, group=self.columns.group_of(cells))
+        group = self.columns.group_of(cells)
+        return Row(self.columns.id_of(cells, usual), self._place(number), asked, group=group, number=number)
 
     def _grouped(self, column: str) -> Iterator[Row]:
         """Yield queries from a table with a row for each document."""
@@ -739,11 +743,11 @@ class _Table:
                         f"{self._place(numbers[1])}: {column} {query} is in row {numbers[0]}, too, which has a list of "
                         "documents: put all documents of a query into one list, or name the queries differently"
                     )
-                yield self._query_of(rows[0], column, query, len(documents))
+                yield self._query_of(rows[0], column, query, len(documents))._replace(number=numbers[0])
                 continue
             asked = partial(self._documents, numbers, rows)
             ids = [self.columns.id_of(row, number) for number, row in zip(numbers, rows, strict=True)]
-            yield Row(rows[0].row[column], f"{self.path}: {column} {query}", asked, ids)
+            yield Row(rows[0].row[column], f"{self.path}: {column} {query}", asked, ids, number=numbers[0])
 
     def _query_of(self, cells: _Cells, column: str, query: str, count: int) -> Row:
         """Return a query whose documents are in a list.

@@ -174,8 +174,12 @@ def _cut(path: Path, start: str, separators: str) -> Header:
     return header._replace(names=[name.strip() for name in header.names])
 
 
-def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool) -> Iterator[list[str]]:
-    """Yield the cells of some columns of a CSV or TSV, row by row; every row must have as many cells as the header."""
+def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: bool) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of each row from 1 on, and its cells in some columns of a CSV or TSV.
+
+    Raises:
+        ValueError: a row has another number of cells than the header, or is not valid CSV.
+    """
     header, number = text_header(path, encoding, tabs=tabs), 0
     first: dict[str, int] = {}  # position of each name; the first if a name occurs twice
     for position, name in enumerate(header.names):
@@ -187,7 +191,7 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
         reader = csv.reader(file, delimiter=header.separator, strict=True)
         try:
             next(reader)
-            for number, row in enumerate(_with_cells(path, reader), 1):
+            for number, row in _with_cells(path, reader):
                 if len(row) != len(header.names):
                     raise ValueError(
                         f"{path}: row {number} (line {reader.line_num + header.lines}) has {len(row)} cells, expected "
@@ -195,7 +199,7 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
                         f"and put quotes around a cell that contains {header.separator!r}"
                         + ("; if the first line is a title, remove it" if len(header.names) == 1 else "")
                     )
-                yield [row[position] for position in positions]
+                yield number, [row[position] for position in positions]
         except csv.Error as error:
             raise ValueError(
                 f"{path}: row {number + 1} (line {reader.line_num + header.lines}): {error}; expected closed quotes "
@@ -203,12 +207,13 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
             ) from error
 
 
-def _with_cells(path: Path, rows: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Yield the rows that are not entirely blank; spreadsheets write lines such as `;;;` below a table."""
-    blank = 0
+def _with_cells(path: Path, rows: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not entirely blank, with their numbers; spreadsheets write lines such as `;;;`."""
+    blank = number = 0
     for row in rows:
+        number += bool(row)  # an empty line is no row
         if any(map(str.strip, row)):
-            yield row
+            yield number, row
         else:
             blank += bool(row)
     if blank:
@@ -241,11 +246,14 @@ def number_of_json(text: str) -> float | Decimal:
     return value if written in exact else written
 
 
-def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]:
-    """Yield the objects in JSON Lines, read with options of `json.loads`; skip blank lines and rows without a value."""
-    number, blank = 1, 0
+def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of each row of JSON Lines from 1 on, and its object, read with options of `json.loads`.
+
+    Blank lines are no rows; rows without a value are skipped.
+    """
+    blank = 0
     with _opened(path, encoding) as file:
-        for line in filter(str.strip, file):
+        for number, line in enumerate(filter(str.strip, file), 1):
             try:
                 row = parsed_json(line, object_pairs_hook=_unique_keys, **how)
             except (ValueError, RecursionError) as error:
@@ -258,7 +266,6 @@ def json_rows(path: Path, encoding: str, **how: Any) -> Iterator[dict[str, Any]]
             if all(cell is None or cell == "" for cell in row.values()):
                 blank += 1
                 continue
-            yield row
-            number += 1
+            yield number, row
     if blank:
         log_once(f"{path}: {blank} blank rows left out")
