@@ -1,13 +1,14 @@
 """Changes to params for one retraining: `KEY=VALUE`, as for `dvc exp run -S`."""
 
 from collections.abc import Collection, Iterable
-from copy import copy
+from copy import copy, deepcopy
 from typing import Annotated, Any
 
 from pydantic import Field
 from ruamel.yaml import YAML, YAMLError
 
-from pipelines.config import ParamsError, Problem, Settings
+from pipelines.config import ParamsError, Problem, Settings, check_shapes
+from pipelines.config.plan import run_of
 from pipelines.config.rules import check_values
 from pipelines.ops.messages import one_line
 
@@ -19,7 +20,7 @@ Change = Annotated[str, Field(max_length=200, pattern=r"^[\w-]+(\.[\w-]+)+=[^&*\
 OPEN = ("runs", "sorters", "training")
 
 
-def planned(values: Any, only: Collection[str], changes: Iterable[str]) -> Settings:
+def planned(values: Any, only: Collection[str], changes: Collection[str]) -> Settings:
     """Return the settings of a retraining before anything runs.
 
     Args:
@@ -28,13 +29,28 @@ def planned(values: Any, only: Collection[str], changes: Iterable[str]) -> Setti
         changes: see `put`.
 
     Raises:
-        ParamsError: a change or a name is invalid.
+        ParamsError: a change or a name is invalid, or a change of `training` changes no run.
     """
+    before = deepcopy(values)
     put(values, changes)
     params = check_values(values)
     if unknown := [name for name in only if name not in params.runs]:
         raise ParamsError(Problem("only", f"unknown runs {', '.join(unknown)}", f"one of {', '.join(params.runs)}"))
+    for change in changes:
+        if change.startswith("training.") and not _has_effect(change, before, only or params.runs):
+            raise ParamsError(
+                Problem(f"set: {change}", "changes no run that is trained; runs have values of their own",
+                        "such as runs.NAME." + ".".join(["training", *change.split(".")[2:]]))
+            )  # fmt: skip
     return params
+
+
+def _has_effect(change: str, before: Any, runs: Iterable[str]) -> bool:
+    """Return whether a change alone would change the values of a run."""
+    after = deepcopy(before)
+    put(after, [change])
+    settings = [check_shapes(values) for values in (before, after)]
+    return any(run_of(settings[0], run) != run_of(settings[1], run) for run in runs)
 
 
 def put(values: Any, changes: Iterable[str]) -> None:

@@ -22,6 +22,7 @@ from pipelines.monitoring.drift import Comparison, Quantity
 from pipelines.monitoring.shadow import Agreement
 from pipelines.ops.messages import as_markdown, first_line, without_credentials
 from pipelines.serving.named_model import the_model
+from rankgrad.datasets.tables.formats import FORMATS
 from rankgrad.datasets.tables.rows import table_of
 
 __all__ = ["DEPLOYMENT", "DRIFTED", "monitor", "newest", "retrain"]
@@ -64,16 +65,19 @@ def retrain(reason: str, *, once: str | None = None) -> str:
 def newest(folder: str | Path) -> Path:
     """Return the newest table or folder of images whose name begins with a date, such as `2026-11-21.csv`.
 
-    If several have the latest date, return the one written last. Files that are still being copied (`.partial-`) are
-    ignored.
+    If several have the latest date, return the one written last. Ignore files that are still being copied
+    (`.partial-`), folders with a table's suffix, and files that belong to another, such as 2026-11-21.csv.dvc.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a name begins with an invalid date.
+        ValueError: a name begins with an invalid date, or the newest file is not a table.
     """
-    dated = []
-    for file in Path(folder).glob("[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"):
-        if ".partial-" in file.name or file.is_dir() == (table_of(file) is not None):
+    files, dated = [*Path(folder).glob("[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*")], []
+    for file in files:
+        belongs_to_another = any(
+            file.name.startswith(f"{other.name}.") for other in files
+        )  # such as 2026-11-21.csv.dvc
+        if ".partial-" in file.name or belongs_to_another or (file.is_dir() and table_of(file) is not None):
             continue
         try:
             day = date.fromisoformat(file.name[:10])
@@ -84,7 +88,13 @@ def newest(folder: str | Path) -> Path:
         dated.append((day, file.stat().st_mtime_ns, file))
     if not dated:
         raise FileNotFoundError(f"{folder}: no table or folder with a date as its name, such as 2026-11-21.csv")
-    return max(dated)[-1]
+    newest_file = max(dated)[-1]
+    if newest_file.is_file() and table_of(newest_file) is None:
+        raise ValueError(
+            f"{newest_file}: not a table, expected {', '.join(FORMATS)}, or a folder of images: convert it, or move it "
+            "away"
+        )
+    return newest_file
 
 
 def _row(measured: Quantity | Agreement) -> dict[str, Any]:

@@ -172,8 +172,9 @@ def test_columns_of_a_later_one_are_matched_by_name(tmp_path, monkeypatch):
         (with_another_tag, "column 'tag_c' of labels, but not the first"),
     ):
         written(("2026-10-01", text))
-        with pytest.raises(ValueError, match=f"2026-10-01/rows.csv: .*{message}"):
-            data.main(settings(snapshot=2, **args | {"ignore": None}), "shop")
+        for check in (data.main, lambda values, _: check_values(values.model_dump())):
+            with pytest.raises(ValueError, match=f"2026-10-01/rows.csv: .*{message}"):
+                check(settings(snapshot=2, **args | {"ignore": None}), "shop")
 
 
 @pytest.mark.parametrize("missing", ["refuse", "impute"])
@@ -220,6 +221,18 @@ def test_rows_of_held_out_groups_are_left_out_of_a_later_one(tmp_path, monkeypat
     names = pq.read_table("data/shop/train.parquet")["name"].to_pylist()
     assert names == ["0", "1", "2", "3", "later-0", "later-1", "later-4"]
     assert "2 of 5 rows of later deliveries belong to groups" in caplog.text
+
+
+def test_passages_of_held_out_queries_are_left_out_of_a_later_one(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    first = ["passage,query,split", *(f"text {row} of first,which {row},{split}" for row, split in SIX)]
+    later = [first[0], *(f"another text {row},Which {row},train" for row in range(6))]
+    written(("first", "\n".join(first) + "\n"), ("2026-10-01", "\n".join(later) + "\n"))
+    roles = dict.fromkeys(("features", "target", "id", "group")) | {"text": "passage", "captions": "query"}
+    data.main(settings(snapshot=2, **roles), "shop")
+    queries = pq.read_table("data/shop/train.parquet")["captions"].to_pylist()
+    assert queries == [[f"which {row}"] for row in range(4)] + [[f"Which {row}"] for row in range(4)]
+    assert "2 of 6 rows of later deliveries" in caplog.text
 
 
 def test_queries_that_return_in_a_later_one_are_further_training_lists(tmp_path, monkeypatch):

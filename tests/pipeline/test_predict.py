@@ -215,7 +215,9 @@ def test_ids_and_the_group_come_back_under_their_own_names(workspace, capsys, su
         ("d.parquet", {"age": [1, None, 3, None], "price": ["2", "", "4", None]}, 3),
     ],
 )
-def test_blank_rows_are_left_out_and_logged_and_others_keep_their_numbers(workspace, capsys, caplog, file, contents, last):
+def test_blank_rows_are_left_out_and_logged_and_others_keep_their_numbers(
+    workspace, capsys, caplog, file, contents, last
+):
     model = trained(workspace / "model", "score_ranking", "features")
     if isinstance(contents, dict):
         pd.DataFrame(contents).to_parquet(file)
@@ -272,6 +274,9 @@ def test_what_names_no_query_is_told_with_its_row(workspace, query, capsys):
     Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(SystemExit, match=r"rows\.jsonl: row 3: q is .*, expected the name of a query"):
         main([str(model), "rows.jsonl", "--query", "q"])
+    assert run(model, [Path("rows.jsonl")], out=Path("out.jsonl"), roles=Roles(query="q"), skip_broken=True) == 3
+    lines = [*map(json.loads, Path("out.jsonl").read_text().splitlines())]
+    assert ["expected the name of a query" in (line.get("error") or "") for line in lines] == [0, 0, 1, 1]
 
 
 def test_a_file_is_read_by_the_format_and_the_columns_that_the_model_learned_from(workspace, capsys):

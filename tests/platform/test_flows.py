@@ -443,22 +443,24 @@ def test_one_stage_at_a_time_computes_on_each_gpu_and_others_run_beside_it():
 @pytest.mark.parametrize(
     ("only", "changes", "said"),
     [
-        (["label_ranking-rlsep"], ["runs.memorability-mse.training.probe.optimizer.args.lr=1e-3"], None),
         (["rlsep"], [], "only: unknown runs rlsep"),
         ([], ["runs.label_ranking-rlsep.loss.args.pears=3"], "pears"),
         ([], ["datasets.clips.raw=/etc"], "cannot be changed"),
         ([], ["runs.memorability-mse.grid={a: ["], "not YAML"),
+        (["memorability-mse"], ["training.multilabel.batch_size=64"], "changes no run that is trained"),
     ],
 )  # fmt: skip
 def test_what_a_retraining_would_train_and_change_is_checked_before_anything_runs(only, changes, said):
-    values = YAML(typ="safe").load(ROOT / "params.yaml")
-    if said is None:
-        params = planned(values, only, changes)
-        assert resolve(params, "memorability-mse").training.probe.optimizer.args["lr"] == 1e-3
-        assert resolve(params, "memorability-spearman-lstm").training.probe.optimizer.args["lr"] == 1e-2
-    else:
-        with pytest.raises(ParamsError, match=re.escape(said)):
-            planned(values, only, changes)
+    with pytest.raises(ParamsError, match=re.escape(said)):
+        planned(YAML(typ="safe").load(ROOT / "params.yaml"), only, changes)
+
+
+def test_a_retraining_changes_only_what_it_names():
+    changes = ["runs.memorability-mse.training.probe.optimizer.args.lr=1e-3", "training.multilabel.batch_size=64"]
+    params = planned(YAML(typ="safe").load(ROOT / "params.yaml"), [], changes)
+    assert resolve(params, "memorability-mse").training.probe.optimizer.args["lr"] == 1e-3
+    assert resolve(params, "memorability-spearman-lstm").training.probe.optimizer.args["lr"] == 1e-2
+    assert params.training["multilabel"]["batch_size"] == 64
 
 
 def test_a_model_that_could_not_be_judged_takes_nothing_from_the_others():

@@ -371,12 +371,15 @@ class TestFlow:
             (tmp_path / name).touch()
             os.utime(tmp_path / name, (second, second))
             assert flow.newest(tmp_path).name == name
-        for other in ("2026-11-23.partial-1.parquet", "2026-11-23.xyz", "zebra.parquet"):
+        for other in ("2026-11-23.partial-1.parquet", f"{name}.dvc", "zebra.parquet"):
             (tmp_path / other).touch()
         assert flow.newest(tmp_path).name == name
         pictures = tmp_path / "2026-11-23-v1.2"
         pictures.mkdir()
         assert flow.newest(tmp_path) == pictures
+        (tmp_path / "2026-11-24.csv.gz").touch()
+        with pytest.raises(ValueError, match="2026-11-24.csv.gz: not a table"):
+            flow.newest(tmp_path)
         (tmp_path / "2026-99-99.parquet").touch()
         with pytest.raises(ValueError, match="2026-99-99"):
             flow.newest(tmp_path)

@@ -1,5 +1,6 @@
 """Your own table: columns of CSV, TSV, JSON Lines, Parquet, or SVMlight files, by their roles."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,11 @@ class Table(TableOptions):
     """Your own table, see `TableOptions` for its options; every requirement of a role is checked."""
 
     def check_head(self, raw: str | Path) -> None:
-        folder = folders_of(Path(raw), snapshot=1)[0]
-        rows = delivery_of(self, folder, seed=0, head=HEAD).examples.frame
+        folder, *later = folders_of(Path(raw), snapshot=sys.maxsize)
+        first = delivery_of(self, folder, seed=0, head=HEAD).examples
+        for delivered in later:
+            delivery_of(self, delivered, seed=0, head=HEAD, first_roles=first.roles)
+        rows = first.frame
         judged = self.target or self.relevance or self.margin
         for column, truth in ((self.train_target, "train_target"), (judged, "truth")):
             if column is None:

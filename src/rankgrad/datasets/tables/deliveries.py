@@ -25,6 +25,7 @@ from rankgrad.datasets.tables.pictures import decoded, require_files
 from rankgrad.datasets.tables.roles import TableOptions
 from rankgrad.datasets.tables.suspects import described, warn
 from rankgrad.lookup import did_you_mean
+from rankgrad.plain_text import spelled_alike
 
 __all__ = ["Deliveries", "Delivery", "delivery_of", "drawn_splits", "folders_of", "further_passages"]
 
@@ -111,7 +112,7 @@ def delivery_of(
         frame = frame.assign(split=drawn_splits(table, frame["key"], seed))
     elif isinstance(table.file, dict):
         splits = [split for split, files_of_split in paths.items() for _ in files_of_split]
-        if head is not None:  # only for a first delivery: in later ones, files other than training's may be empty
+        if head is not None and first_roles is None:  # in later deliveries, files other than training's may be empty
             _require_rows(paths, [splits[file] for file in sheet.file])
         frame = frame.assign(split=[splits[file] for file in sheet.file[frame.index]])
     if head is not None and sheet.head is None:
@@ -211,6 +212,11 @@ class Deliveries:
             warn(raw, described({table.target: targets}, None, None))
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
         self.further_passages = further_passages(table, self.first.raw)
+        for later in self.later:
+            if table.collection is not None and any(later.raw.glob(table.collection)):
+                logging.warning(
+                    "%s: %s is not read: all models search the passages of %s", later.raw, table.collection, folders[0]
+                )
 
     @property
     def _first_rows(self) -> pd.DataFrame:
@@ -314,6 +320,9 @@ class Deliveries:
             is_held_out &= later["split"] != "train"
         if self.table.group is not None:
             is_held_out |= later["group"].isin(held_out["group"])
+        if self.table.is_one_collection:
+            asked = _queries(held_out)
+            is_held_out |= later["truth"].map(lambda queries: not asked.isdisjoint(map(spelled_alike, queries)))
         if is_held_out.any():
             logging.warning(
                 "%s: %d of %d rows of later deliveries belong to groups, or repeat rows, that the first one holds out: "
@@ -362,6 +371,11 @@ class Deliveries:
                 "%d of %d rows left out, pictures are broken: %s", len(skipped), len(frame), ", ".join(skipped)
             )
             self.skipped[split] += skipped
+
+
+def _queries(rows: pd.DataFrame) -> set[str]:
+    """Return the queries of passages, by which passages are found."""
+    return {spelled_alike(query) for queries in rows["truth"] for query in queries}
 
 
 def _shortened(key: str) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby, islice
@@ -721,13 +722,16 @@ class _Table:
 
     def _grouped(self, column: str) -> Iterator[Row]:
         """Yield queries from a table with a row for each document."""
-        named = ((self._query(column, number, cells), number, cells) for number, cells in self._numbered())
+        named: Iterable[Any] = (self._of_query(column, number, cells) for number, cells in self._numbered())
         if self.form != "svmlight" and self.path.stat().st_size <= SORTED:  # SVMlight's rows take far more memory
             places: dict[str, int] = {}
             named = sorted(named, key=lambda row: places.setdefault(row[0], len(places)))
         seen = set()
         for query, group in groupby(named, key=itemgetter(0)):
             _, numbers, rows = zip(*group, strict=True)
+            if isinstance(error := rows[0], ValueError):
+                yield Row(numbers[0], self._place(numbers[0]), partial(_raise, error), number=numbers[0])
+                continue
             if query in seen:
                 advice = "sort the table by this column"
                 if self.form == "svmlight":
@@ -771,15 +775,17 @@ class _Table:
                 raise ValueError(f"row {number}: {error}") from error
         return {entered.name: documents}
 
-    def _query(self, column: str, number: int, cells: _Cells) -> str:
+    def _of_query(self, column: str, number: int, cells: _Cells) -> tuple[Any, int, _Cells | ValueError]:
+        """Return the query of a row, its number, and its cells; or its number twice, and why it has no query."""
         cell = cells.row[column]
-        try:
-            query = self.columns.query_in(cell, column)
-        except ValueError:
-            query = ""
-        if not query:
-            raise ValueError(f"{self._place(number)}: {column} is {cell!r:.60}, expected the name of a query")
-        return query
+        with suppress(ValueError):
+            if query := self.columns.query_in(cell, column):
+                return query, number, cells
+        return number, number, ValueError(f"{column} is {cell!r:.60}, expected the name of a query")
+
+
+def _raise(error: ValueError) -> dict[str, Any]:
+    raise error
 
 
 # Requests.
@@ -847,7 +853,8 @@ def _requested(names: Sequence[str], recipe: Mapping[str, Any], inputs: Collecti
                 "list of its documents, and optionally id, which the answer returns"
             )
     for name in unused:
-        raise ValueError(f"{place}: both {name} and {columns.of_input[0]}, expected only one of them; {takes}")
+        other = columns.id if name == "id" and columns.id is not None else columns.of_input[0]
+        raise ValueError(f"{place}: both {name} and {other}, expected only one of them; {takes}")
     return columns
 
 
