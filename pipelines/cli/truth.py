@@ -22,6 +22,7 @@ from pipelines.cli.search import refuse_ids, search
 
 __all__ = ["DROPPED", "find_truth"]
 
+JUDGED = re.compile(r"(relevance|rel|judge?ments?)(_?(grade|label|score))?")  # of documents
 DROPPED = "queries with one document, or without relevant documents, are dropped (`without_relevant`)"
 
 
@@ -153,7 +154,7 @@ def _captions(columns: Columns) -> Truth | None:
 
 
 def _target(columns: Columns) -> Truth | None:
-    """Recognize a number to rank by: named by the user, named like a target, or the last column."""
+    """Recognize a number to rank by: named by the user, named like a target, or the last number."""
     column, reason = columns.named.get("target"), ""
     if column is None:
         # Four or more numbers with similar names, such as site_y and site_x, are features.
@@ -165,7 +166,7 @@ def _target(columns: Columns) -> Truth | None:
         if column is not None and outcomes:
             raise columns.question([column, *outcomes], "may be the target", "target")
         _refuse_other_candidates(columns, column)
-        reason = f"{'' if column else ', the last column'}; to change: --target COLUMN"
+        reason = f"{'' if column else ', the last number'}; to change: --target COLUMN"
         column = column or _last_of(ranked or numbers)
     if column is None or column.content != "number":
         return None
@@ -175,6 +176,11 @@ def _target(columns: Columns) -> Truth | None:
             f"--target {column.typed}`; to rank by the number, pass `--target {column.typed}`"
         )
     group = columns.structure.get("group")
+    if reason and columns.task is None and JUDGED.fullmatch(plain(column.name)):
+        raise columns.refusal(
+            f"{column.name} is named like the relevance of documents, but no column is named like their queries: name "
+            f"it, as in `--query COLUMN`; to rank all rows by the number, pass `--target {column.typed}`"
+        )
     if columns.task is None and group is not None and columns.all[group].is_called("query"):
         raise columns.refusal(
             f"{group} is named like a query, but no column is named like grades: to rank the rows of each {group}, "
