@@ -93,7 +93,5 @@ def over_splits(gain: pd.Series) -> tuple[float, float]:
     """
     deviation = (gain.var(ddof=1) * (1 / len(gain) + HELD_OUT)) ** 0.5
     freedom = len(gain) - 1
-    p = float(gain.mean() == 0)
-    if deviation > 0:
-        p = float(2 * student.sf(abs(gain.mean()) / deviation, freedom))
+    p = 2 * float(student.sf(abs(gain.mean()) / deviation, freedom)) if deviation != 0 else float(gain.mean() == 0)
     return float(deviation * student.ppf(0.975, freedom)), p

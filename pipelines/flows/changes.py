@@ -46,9 +46,11 @@ def planned(values: Any, only: Collection[str], changes: Collection[str]) -> Set
 
 
 def _has_effect(change: str, before: Any, runs: Iterable[str]) -> bool:
-    """Return whether a change alone would change the values of a run."""
+    """Return whether a change alone would change the values of a run; a value that is there already is fine."""
     after = deepcopy(before)
     put(after, [change])
+    if after == before:
+        return True
     settings = [check_shapes(values) for values in (before, after)]
     return any(run_of(settings[0], run) != run_of(settings[1], run) for run in runs)
 

@@ -35,6 +35,7 @@ from rankgrad.training.device import find_device
 __all__ = ["GROUP", "ROWS", "Reference", "TrainingData", "chosen", "read_reference", "reference_of"]
 
 ROWS = 1000  # most rows of each split, since every version is measured when it is published
+UNLIKE_STORED = ("columns", "group", "stored")  # of a recipe's input
 GROUP = "group"  # name of an index that has the group of each row
 DIRECTIONS = 5  # directions for comparing embeddings
 
@@ -152,8 +153,8 @@ class TrainingData:
         """Return the chosen rows of a split; models that read them in the same way share them."""
         reading = recipe["task"], recipe["input"]
         if split not in self._last or self._last[split][0] != reading:
-            # The stored column of groups has another name, see `_by_group`, and stored pictures are already encoded.
-            about = {name: value for name, value in recipe["input"].items() if name not in ("group", "stored")}
+            # Stored columns have other names than those of the user's table, and pictures are already encoded.
+            about = {name: value for name, value in recipe["input"].items() if name not in UNLIKE_STORED}
             rows = read([self.folder / f"{split}.parquet"], {**recipe, "input": about}, form="parquet")
             self._last[split] = reading, [*prepared(rows, recipe, chosen=self._chosen(split))]
         return self._last[split][1]

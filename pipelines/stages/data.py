@@ -49,7 +49,7 @@ def main(params: Settings, key: str) -> None:
 
 
 def _with_folds(tables: Iterable[pa.Table], folds: int, seed: int) -> Iterator[pa.Table]:
-    """Add the fold of each row: one for all rows of a group, and for equal inputs of rows without a name."""
+    """Add the fold of each row: one for all rows of a group, or with the same key, such as equal inputs."""
     for table in tables:
         column = next(name for name in ("group", "key", "name") if name in table.column_names)
         keys = table[column].to_pylist()

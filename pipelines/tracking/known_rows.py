@@ -1,10 +1,10 @@
 """Record the rows on which a version was trained or selected, so that the gate can exclude them if splits change."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +43,7 @@ def _contents(path: Path) -> _Contents:
     column, columns = input_of(path), columns_of(path)
     if column == "text" and "captions" in columns:
         column = "captions"
-    named_by = [name for name in ("name", "key", "group") if name in columns] if column != "captions" else []
+    named_by = [name for name in ("key", "name", "group") if name in columns] if column != "captions" else []
     digests, counts, names = list[int](), list[int](), list[int]()
     with parquet_file(path) as file:
         for batch in file.iter_batches(batch_size=256, columns=[column, *named_by]):
@@ -54,15 +54,15 @@ def _contents(path: Path) -> _Contents:
                 row = [_digest(piece) for piece in pieces]
                 digests += row
                 counts.append(len(row))
-            columns_of_names = [batch.column(name).to_pylist() for name in named_by]
-            names += map(_digest_of_name, *columns_of_names) if named_by else [0] * len(batch)
+            names += map(_digest_of_name, batch.select(named_by).to_pylist()) if named_by else [0] * len(batch)
     return _Contents(np.array(digests, np.uint64), np.array(counts), np.array(names, np.uint64))
 
 
-def _digest_of_name(*names: object) -> int:
-    """Return the digest of the first of a row's names that is not a row's number, or 0."""
-    own = (name for name in map(str, names) if not re.fullmatch(r"(.*:)?\d+", name))
-    return next((_digest(name.encode()) for name in own), 0)
+def _digest_of_name(row: Mapping[str, Any]) -> int:
+    """Return the digest of a row's key, else of its name, unless that is a row's number, else of its group; or 0."""
+    is_number = re.fullmatch(r"(.*:)?\d+", str(row.get("name", "0")))
+    name = row.get("key", row.get("group") if is_number else row["name"])
+    return 0 if name is None else _digest(str(name).encode())
 
 
 def _digest(piece: bytes) -> int:

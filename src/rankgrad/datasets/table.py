@@ -1,6 +1,5 @@
 """Your own table: columns of CSV, TSV, JSON Lines, Parquet, or SVMlight files, by their roles."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ class Table(TableOptions):
     """Your own table, see `TableOptions` for its options; every requirement of a role is checked."""
 
     def check_head(self, raw: str | Path) -> None:
-        folder, *later = folders_of(Path(raw), snapshot=sys.maxsize)
+        folder, *later = folders_of(Path(raw))
         first = delivery_of(self, folder, seed=0, head=HEAD).examples
         for delivered in later:
             delivery_of(self, delivered, seed=0, head=HEAD, first_roles=first.roles)

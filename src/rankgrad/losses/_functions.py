@@ -110,8 +110,9 @@ def _beside_others(
     with suppress(Exception):  # a function may take only one length or shape
         for other in (group, group, group.square() + 1):
             with torch.random.fork_rng(devices):  # each time, the same random numbers
-                ranks.append(_ranks(ranking, torch.cat([group, other]), masked)[0])
-    return ranks if len(ranks) == 3 else None
+                ranks.append(_ranks(ranking, torch.cat([group, other]), masked))
+    are_ranks = [torch.is_tensor(of_both) and of_both.shape == (2, SHORT) for of_both in ranks]
+    return [of_both[0] for of_both in ranks] if are_ranks == [True] * 3 else None
 
 
 def _judged(name: str, probe: Tensor, ranks: Any) -> bool:

@@ -173,6 +173,8 @@ def soft_sort(
                 f"sorter is {without_inverse!r}, expected Laplace(...), Logistic(...) or None with hard or generator"
             )
         check_scores(scores, dim=dim, finite=False)
+        if mask is not None:
+            check_mask(scores, mask)
         values, mask = scores.movedim(dim, -1), None if mask is None else mask.movedim(dim, -1)
         shares = soft_permutation(values, sorter=without_inverse, mask=mask)
         values = values if mask is None else values.masked_fill(~mask, 0.0)

@@ -42,13 +42,13 @@ class Delivery(NamedTuple):
     examples: Examples
 
 
-def folders_of(raw: Path, snapshot: int) -> list[Path]:
+def folders_of(raw: Path, snapshot: int | None = None) -> list[Path]:
     """Return the folders to read: `raw` itself, or, if the dataset arrives in deliveries, `first` and the dated ones.
 
     Args:
         raw: the dataset's folder. It holds the files, or a folder `first` and one per later delivery, named by its
             date, such as 2026-11-30, each with files of the same names.
-        snapshot: how many deliveries to use: `first`, then the oldest; all of them if there are fewer.
+        snapshot: how many deliveries to use: `first`, then the oldest; all of them if it is None or there are fewer.
 
     Raises:
         ValueError: there are dated folders without a folder `first`, anything else next to them, or a name that is not
@@ -73,7 +73,7 @@ def folders_of(raw: Path, snapshot: int) -> list[Path]:
             date.fromisoformat(path.name)
         except ValueError as error:
             raise ValueError(f"{path}: {error}; expected a folder named by its date, such as 2026-11-30") from error
-    if snapshot > len(folders):
+    if snapshot is not None and snapshot > len(folders):
         logging.info("%s: data.snapshot is %d, but there are %d deliveries; all are used", raw, snapshot, len(folders))
     return folders[:snapshot]  # names sort by date
 
@@ -115,7 +115,7 @@ def delivery_of(
         if head is not None and first_roles is None:  # in later deliveries, files other than training's may be empty
             _require_rows(paths, [splits[file] for file in sheet.file])
         frame = frame.assign(split=[splits[file] for file in sheet.file[frame.index]])
-    if head is not None and sheet.head is None:
+    if head is not None and first_roles is None and sheet.head is None:
         check_margins(table, raw, frame)
     gather = by_query if table.relevance else gathered
     examples = gather(table, examples._replace(frame=frame))
@@ -185,6 +185,7 @@ class Deliveries:
         fitted: what was computed from the first delivery's training rows, see `fitted_to`; and names of categories
             that only later deliveries have.
         skipped: names of the rows that were left out while writing, by split.
+        known: how many later rows were left out, because the first delivery holds them or their groups out.
         further_passages: see the function of this name.
     """
 
@@ -211,6 +212,7 @@ class Deliveries:
             targets = pd.concat([first, *later_rows])["truth"].to_numpy(np.float64)
             warn(raw, described({table.target: targets}, None, None))
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
+        self.known = 0
         self.further_passages = further_passages(table, self.first.raw)
         for later in self.later:
             if table.collection is not None and any(later.raw.glob(table.collection)):
@@ -239,7 +241,8 @@ class Deliveries:
     def _require_new_names(self, later: Delivery) -> None:
         """Raise ValueError if ids or file names of a later delivery are also in the first one."""
         table, frame = self.table, later.examples.frame
-        if table.relevance or table.passages_repeat or not (table.id or table.image):
+        may_repeat = later.examples.are_numbered or table.relevance or table.passages_repeat
+        if may_repeat or not (table.id or table.input_type.suffixes):
             return
         first = self._held_out if table.captions else self._first_rows  # items in training may get more captions
         for row, name in frame["name"][frame["name"].isin(first["name"])].items():
@@ -260,11 +263,12 @@ class Deliveries:
         return collection_of(splits, self.further_passages) if self.table.is_one_collection else None
 
     def _dropped(self) -> dict[str, int]:
-        """Return how many queries with nothing to order were dropped, by split."""
+        """Return how many queries with nothing to order were dropped, and later rows of held-out groups, by split."""
         frames = [self.first.examples.dropped, *(later.examples.dropped.assign(delivery=1) for later in self.later)]
         dropped = pd.concat(frames)
         dropped = dropped[dropped["delivery"] < self.reading.snapshot]
-        return dropped["split"].where(dropped["delivery"] == 0, "train").value_counts().to_dict()
+        counts = dropped["split"].where(dropped["delivery"] == 0, "train").value_counts().to_dict()
+        return counts | ({"train": counts.get("train", 0) + self.known} if self.known else {})
 
     def rows(self, split: str) -> Iterator[pa.Table]:
         """Yield the rows of a split; training also gets all rows of later deliveries."""
@@ -276,7 +280,7 @@ class Deliveries:
             frame = with_truth(self.table, later.examples, later.examples.frame, learned=True)
             self.skipped[split] += later.examples.left_out
             frame = self._without_held_out(frame, later.raw, split)
-            if self.table.relevance or not (self.table.id or self.table.image):  # queries may return, as row numbers do
+            if self.table.relevance or later.examples.are_numbered:  # queries return, and so do numbers
                 frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
             count += len(frame)
             logging.info("%s: %d more training rows, from a later delivery: %d in all", later.raw, len(frame), count)
@@ -329,7 +333,7 @@ class Deliveries:
                 "left out",
                 raw, is_held_out.sum(), len(later),
             )  # fmt: skip
-            self.skipped[split] += later["name"][is_held_out].tolist()
+            self.known += int(is_held_out.sum())
         return later[~is_held_out]
 
     def _tables(self, delivery: Delivery, frame: pd.DataFrame, split: str) -> Iterator[pa.Table]:

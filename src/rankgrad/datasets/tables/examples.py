@@ -68,6 +68,7 @@ class Examples(NamedTuple):
             names. Features are vectors or, if some are names, values by column.
         left_out: names of rows left out for missing values, with their delivery if it is known, else 0.
         dropped: rows of `frame` that are queries with nothing to order.
+        are_numbered: whether names are only numbers of rows in their file.
     """
 
     sheet: Sheet
@@ -75,6 +76,7 @@ class Examples(NamedTuple):
     frame: pd.DataFrame
     left_out: dict[str, int]
     dropped: pd.DataFrame
+    are_numbered: bool = False
 
 
 def examples_of(table: TableOptions, sheet: Sheet, first_roles: Mapping[str, list[str]] | None = None) -> Examples:
@@ -127,7 +129,8 @@ def examples_of(table: TableOptions, sheet: Sheet, first_roles: Mapping[str, lis
         frame["difficult"] = series(as_flags(sheet, cells[roles["ignore"]]) != 0, cells.index)
     if "train_target" in first:
         frame["train_target"] = _numbers_where_given(sheet, first["train_target"])
-    return Examples(sheet, roles, frame, dict.fromkeys(names[~complete], 0), dropped=frame[:0])
+    are_numbered = "id" not in first and bool((frame["name"] == names[complete]).all())
+    return Examples(sheet, roles, frame, dict.fromkeys(names[~complete], 0), frame[:0], are_numbered)
 
 
 def _in_order_of(
@@ -541,7 +544,7 @@ def by_query(table: TableOptions, examples: Examples) -> Examples:
     sheet, frame = examples.sheet, examples.frame
     require_same(sheet, frame, "group", ["split", "weight", "delivery"], "query")
     groups, firsts = frame.groupby("group", sort=False), frame.drop_duplicates("group")
-    frame = firsts.assign(name=firsts["group"])
+    frame, examples = firsts.assign(name=firsts["group"]), examples._replace(are_numbered=False)
     if table.split_group != table.group:
         frame["group"] = frame["key"]
     for column in ("input", "truth"):

@@ -164,7 +164,7 @@ def _split_facts(
     left_out = sum(manifest["skipped"].get(file, {}).get("files", 0) for file in files)
     left_out += manifest["fitted"]["left_out"] if "train" in files else 0
     fraction = left_out / (left_out + len(read))
-    # Dropped queries are counted but are no reason to fail: the user asked to drop them.
+    # Dropped queries and later rows of held-out groups are counted but are no reason to fail.
     left_out += sum(manifest.get("dropped", {}).get(file, 0) for file in files)
     facts = {"split": split, "rows": len(read), "left_out": left_out, "left_out_share": fraction}
     if table.truth == "target":

@@ -261,7 +261,8 @@ def _parquet_pieces(
             log_once(f"{path}: {len(blank)} blank rows left out")
         for batch in file.iter_batches(batch_size=min(size, max(left, 1)), columns=columns_read):
             rows = np.setdiff1d(np.arange(start, start + len(batch)), blank)[:left]
-            filled = batch.slice(0, left) if len(rows) == min(left, len(batch)) else batch.take(pa.array(rows - start))
+            is_start = np.array_equal(rows - start, np.arange(len(rows)))
+            filled = batch.slice(0, len(rows)) if is_start else batch.take(pa.array(rows - start))
             frame = _frame_of(pa.Table.from_batches([filled]), files, empty)
             for name in set(columns) - set(columns_read):
                 frame[name] = [StoredPicture(path, row) for row in rows.tolist()]

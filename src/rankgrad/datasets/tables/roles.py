@@ -335,14 +335,6 @@ class TableOptions:
         return (self.hashed if self.relevance else None) or self.group
 
     @property
-    def is_numbered(self) -> bool:
-        """Whether names of rows are only their numbers in the file, which change if a row above is removed."""
-        if self.id is not None or self.relevance is not None:
-            return False
-        is_passage = self.captions is not None and self.text is not None
-        return not is_passage and (self.lists or not self.input_type.suffixes)
-
-    @property
     def reading(self) -> dict[str, Any]:
         """Return what a model must know to read such a file: options that are not the default, and role columns."""
         named: dict[str, Any] = {"format": self.format, "id": self.id, "query": self.group if self.relevance else None}
@@ -426,8 +418,10 @@ class TableOptions:
             fields["difficult"] = pa.list_(pa.bool_(), len(classes) or -1)
         if self.group is not None and (not self.relevance or self.split_group != self.group):
             fields["group"] = pa.string()
-        elif self.is_numbered:
-            fields["key"] = pa.string()  # what decides on the split, by which a row can be recognized
+        else:
+            fields["key"] = (
+                pa.string()
+            )  # what decides on the split and the fold, see `rankgrad.datasets.tables.examples`
         if self.within:
             fields["within"] = pa.string()  # the name of the group column, which predictions keep
         if self.weight is not None:

@@ -730,7 +730,8 @@ class _Table:
         for query, group in groupby(named, key=itemgetter(0)):
             _, numbers, rows = zip(*group, strict=True)
             if isinstance(error := rows[0], ValueError):
-                yield Row(numbers[0], self._place(numbers[0]), partial(_raise, error), number=numbers[0])
+                row_id, reason = error.args
+                yield Row(row_id, self._place(numbers[0]), partial(_raise, reason), number=numbers[0])
                 continue
             if query in seen:
                 advice = "sort the table by this column"
@@ -776,16 +777,17 @@ class _Table:
         return {entered.name: documents}
 
     def _of_query(self, column: str, number: int, cells: _Cells) -> tuple[Any, int, _Cells | ValueError]:
-        """Return the query of a row, its number, and its cells; or its number twice, and why it has no query."""
+        """Return the query of a row, its number, and its cells; or its number twice, its id and why it has no query."""
         cell = cells.row[column]
         with suppress(ValueError):
             if query := self.columns.query_in(cell, column):
                 return query, number, cells
-        return number, number, ValueError(f"{column} is {cell!r:.60}, expected the name of a query")
+        reason = f"{column} is {cell!r:.60}, expected the name of a query"
+        return number, number, ValueError(self.columns.id_of(cells, number), reason)
 
 
-def _raise(error: ValueError) -> dict[str, Any]:
-    raise error
+def _raise(reason: str) -> dict[str, Any]:
+    raise ValueError(reason)
 
 
 # Requests.

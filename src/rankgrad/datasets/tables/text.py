@@ -180,7 +180,7 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
     Raises:
         ValueError: a row has another number of cells than the header, or is not valid CSV.
     """
-    header, number = text_header(path, encoding, tabs=tabs), 0
+    header, number, blank = text_header(path, encoding, tabs=tabs), 0, 0
     first: dict[str, int] = {}  # position of each name; the first if a name occurs twice
     for position, name in enumerate(header.names):
         first.setdefault(name, position)
@@ -191,7 +191,10 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
         reader = csv.reader(file, delimiter=header.separator, strict=True)
         try:
             next(reader)
-            for number, row in _with_cells(path, reader):
+            for number, row in enumerate(filter(None, reader), 1):  # an empty line is no row
+                if not any(map(str.strip, row)):  # spreadsheets write lines such as `;;;`
+                    blank += 1
+                    continue
                 if len(row) != len(header.names):
                     raise ValueError(
                         f"{path}: row {number} (line {reader.line_num + header.lines}) has {len(row)} cells, expected "
@@ -205,17 +208,6 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
                 f"{path}: row {number + 1} (line {reader.line_num + header.lines}): {error}; expected closed quotes "
                 f"around a cell, doubled quotes within it, and at most {LONGEST:,} characters"
             ) from error
-
-
-def _with_cells(path: Path, rows: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not entirely blank, with their numbers; spreadsheets write lines such as `;;;`."""
-    blank = number = 0
-    for row in rows:
-        number += bool(row)  # an empty line is no row
-        if any(map(str.strip, row)):
-            yield number, row
-        else:
-            blank += bool(row)
     if blank:
         log_once(f"{path}: {blank} blank rows left out")
 

@@ -48,7 +48,7 @@ class Ridge(FittedBackbone):
     def __init__(self, *, features: int, outputs: int, penalty: float = 0.01, pieces: int = 0):
         super().__init__()
         check_positive("penalty", penalty)
-        if pieces != 0:
+        if pieces != 0 or not isinstance(pieces, int):
             check_count("pieces", pieces)
         self.penalty, self.pieces, self.features, self.size = penalty, pieces, features, outputs
         self.standardized = Perceptron(features=features, hidden=[], quantiles=pieces > 0)
