@@ -32,9 +32,8 @@ from pipelines.serving.request_log import RequestLog, row_of
 from pipelines.serving.served_model import BODY, Model
 from rankgrad import lookup
 from rankgrad.cli.answers import FOUND, Gallery
-from rankgrad.datasets.tables.ranges import Ranges, outside_ranges, ranges_in
 from rankgrad.datasets.tables.rows import OWN, Roles
-from rankgrad.datasets.tables.unknown_words import UnknownWords
+from rankgrad.datasets.tables.unlike_training import Unlike, UnlikeTraining
 from rankgrad.inputs import as_list, in_json, type_of
 from rankgrad.lookup import listed
 from rankgrad.plain_text import parsed_json
@@ -220,8 +219,7 @@ def app_of(
     name, _, number = version.rpartition("/")
     about, counted = {"model": name, "version": number, "run": run}, counters or Counters()
     counted.serving(about)
-    ranges = ranges_in(weights)
-    unknown_words = None if model.task is None else UnknownWords(model.recipe)
+    unlike_training = None if model.task is None else UnlikeTraining(weights, model.recipe)
 
     def answers_to(body: bytes) -> tuple[Response, int]:
         try:
@@ -243,7 +241,7 @@ def app_of(
             requests.keep(written, [answers[number] for number in kept], version)
         if gallery is not None:
             answers = [_with_found(answer, gallery, count) for answer in answers]
-        warnings = [] if unknown_words is None else _warnings(rows, model.recipe, ranges, unknown_words)
+        warnings = [] if unlike_training is None else _warnings(rows, model.recipe, unlike_training)
         return JSONResponse({"predictions": answers} | ({"warnings": warnings} if warnings else {})), len(answers)
 
     async def invocations(request: Request) -> Response:
@@ -331,20 +329,17 @@ def _refusal(status: int, message: str) -> Response:
     return JSONResponse({"error_code": "INVALID_PARAMETER_VALUE", "message": message}, status)  # as MLflow does
 
 
-def _warnings(rows: list[Any], recipe: Mapping[str, Any], ranges: Ranges, unknown_words: UnknownWords) -> list[str]:
-    """Return the warnings on the inputs of checked rows, each once."""
+def _warnings(rows: list[Any], recipe: Mapping[str, Any], unlike_training: UnlikeTraining) -> list[str]:
+    """Return the warnings on the inputs of checked rows, each once, and a line for each column unlike training."""
     about, lists = recipe["input"], lookup.find("tasks", recipe["task"]).reads.lists
     input_type, warnings = type_of(about), dict[str, None]()
     for number, row in enumerate(rows, 1):
         if input_type.name in row:  # a row may have only a caption
             for cell in row[input_type.name] if lists else [row[input_type.name]]:
                 warnings |= {f"row {number}: {warning}": None for warning in input_type.warnings(cell, about)}
-    for index, words in outside_ranges(ranges, rows, recipe).items():
-        for number in words.values():
-            warnings[f"row {index + 1}: a value outside the training range: {number}"] = None
-    for index, words in unknown_words.of(rows).items():
-        warnings |= {f"row {index + 1}: {words_of_role}": None for words_of_role in words.values()}
-    return [*warnings]
+    unlike = Unlike()
+    unlike_training.add(unlike, rows, [f"row {number}" for number in range(1, 1 + len(rows))])
+    return [*warnings, *unlike.lines]
 
 
 def request_in(body: bytes) -> tuple[list[Any], int | None]:

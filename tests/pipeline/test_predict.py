@@ -215,9 +215,7 @@ def test_ids_and_the_group_come_back_under_their_own_names(workspace, capsys, su
         ("d.parquet", {"age": [1, None, 3, None], "price": ["2", "", "4", None]}, 3),
     ],
 )
-def test_blank_rows_are_left_out_and_others_keep_their_numbers(
-    workspace, capsys, caplog, file, contents, last
-):
+def test_blank_rows_are_left_out_and_others_keep_their_numbers(workspace, capsys, caplog, file, contents, last):
     model = trained(workspace / "model", "score_ranking", "features")
     if isinstance(contents, dict):
         pd.DataFrame(contents).to_parquet(file)

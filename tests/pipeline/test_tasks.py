@@ -436,8 +436,9 @@ def test_a_ranker_averages_scores_and_thresholds_over_views(tmp_path, generator)
         build("models", "label_ranker", args | {"views": moves | {"zoom": 0.5}}, seed=0, outputs=10)
 
 
-def test_an_estimate_is_the_isotonic_regression_of_targets_with_ties_and_weights(generator):
-    scores = torch.randint(0, 12, (60,), generator=generator) / 2  # up to 5.5
+@pytest.mark.parametrize(("levels", "has_short_ends"), [(12, False), (120, True)])
+def test_an_estimate_is_the_isotonic_regression_of_targets_with_ties_and_weights(generator, levels, has_short_ends):
+    scores = torch.randint(0, levels, (60,), generator=generator) * 6 / levels  # below 6
     targets, weight = scores + 4 * torch.randn(60, generator=generator), torch.rand(60, generator=generator)
     scores[0], targets[0], weight[0] = 99.0, 1e6, 0.0  # counts nowhere
     network = build("models", "network", parts(VECTORS), seed=0, outputs=1, features=1)
@@ -448,13 +449,16 @@ def test_an_estimate_is_the_isotonic_regression_of_targets_with_ties_and_weights
     answers = ScoreRanking().answers(network, features.of_tensor(asked.unsqueeze(1)), torch.ones(64))
     scores, targets, weight = (values.double().numpy()[1:] for values in (scores, targets, weight))
     fitted = IsotonicRegression().fit(scores, targets, sample_weight=weight).predict(scores)
-    steps = np.unique(fitted.round(6))
-    assert len(steps) < len(np.unique(scores))
-    means = []  # of the scores of each step, between which the curve is straight
-    for target in steps:
-        step = np.abs(fitted - target) < 1e-4
-        means.append(np.average(scores[step], weights=weight[step]))
-    expected = np.interp(asked.numpy(), means, steps)
+    steps = [np.flatnonzero(np.abs(fitted - target) < 1e-4) for target in np.unique(fitted.round(6))]
+    assert 4 < len(steps) < len(np.unique(scores))
+    assert (min(len(steps[0]), len(steps[-1])) < 5) == has_short_ends
+    for end, inner in ((0, 1), (-1, -2)):  # the ends have at least five rows
+        while len(steps[end]) < 5:
+            steps[inner] = np.concatenate([steps[end], steps[inner]])
+            del steps[end]
+    # The curve is straight between the means of steps.
+    points = [[np.average(values[step], weights=weight[step]) for step in steps] for values in (scores, targets)]
+    expected = np.interp(asked.numpy(), *points)
     assert [answer["estimate"] for answer in answers] == pytest.approx(expected.tolist(), abs=1e-3)
 
 

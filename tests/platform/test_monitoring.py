@@ -291,7 +291,8 @@ def test_renamed_names_drift_and_a_single_value_outside_the_training_range_is_li
     assert "price: 1 rows are outside the training range, first: fresh.csv: row 17, price 1e+09 (" in caplog.text
     records = fresh.iloc[15:17].to_dict("records")
     reply = TestClient(app_of(Path("model"))).post("/invocations", json={"dataframe_records": records}).json()
-    assert next(warning for warning in reply["warnings"] if "outside" in warning).startswith("row 2: ")
+    [outside] = [warning for warning in reply["warnings"] if "outside" in warning]
+    assert outside.startswith("price: 1 rows are outside the training range, first: row 2, price 1e+09 (")
 
 
 def test_a_query_is_outside_by_the_document_that_is_farthest_beyond_a_tenth_of_the_range():

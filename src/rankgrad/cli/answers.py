@@ -2,7 +2,6 @@
 
 import csv
 import logging
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -59,37 +58,24 @@ def _pieces(
     import torch
 
     from rankgrad import lookup
-    from rankgrad.datasets.tables.ranges import outside_ranges, ranges_in
-    from rankgrad.datasets.tables.unknown_words import UnknownWords
+    from rankgrad.datasets.tables.unlike_training import Unlike, UnlikeTraining
     from rankgrad.io.checkpoints import load_model
     from rankgrad.training.device import find_device
 
-    network, ranges = load_model(folder, device=find_device("auto")), ranges_in(folder)
-    task, unknown_words = lookup.find("tasks", recipe["task"])(), UnknownWords(network.recipe)
-    # By input and what is unlike training: the number of rows, and the first of them.
-    counts, firsts = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
+    network, task = load_model(folder, device=find_device("auto")), lookup.find("tasks", recipe["task"])()
+    unlike_training, unlike = UnlikeTraining(folder, network.recipe), Unlike()
 
     def respond(rows: list[Row]) -> list[Answer]:
         checked = task.checked(network.recipe, [row.asked() for row in rows])
         responses = task.answered(network, checked)
-        for index, name, reason, what in unlike_training(checked):
-            counts[name, reason] += 1
-            firsts.setdefault((name, reason), f"{rows[index].place}, {what}")
+        unlike_training.add(unlike, checked, [row.place for row in rows])
         return responses
-
-    def unlike_training(checked: list[Any]) -> Iterator[tuple[int, str, str, str]]:
-        for index, numbers in outside_ranges(ranges, checked, network.recipe).items():
-            for name, what in numbers.items():
-                yield index, name, "are outside the training range", what
-        for index, words in unknown_words.of(checked).items():
-            for name, what in words.items():
-                yield index, name, "have words that the model does not know", what
 
     for piece in chain([first], waiting):
         with torch.inference_mode():
             yield _answered(respond, piece, skip_broken)
-    for (name, reason), count in counts.items():
-        logging.getLogger(__name__).warning("%s: %d rows %s, first: %s", name, count, reason, firsts[name, reason])
+    for line in unlike.lines:
+        logging.getLogger(__name__).warning("%s", line)
 
 
 def _answered(respond: Callable[[list[Row]], list[Answer]], piece: list[Row], skip_broken: bool) -> list[Answer]:

@@ -30,6 +30,8 @@ from rankgrad.training.phase import Batch
 
 __all__ = ["ScoreRanking"]
 
+STEP = 5  # fewest validation rows of the first and of the last step of the curve of estimates
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreTraining(Training):
@@ -266,8 +268,9 @@ class ScoreRanking(TwoPhases):
     def finish(self, network: Any, val: Split) -> None:
         """Fit the curve that turns a score into an estimate of the target, on the validation split.
 
-        The curve connects the means of the steps of an isotonic regression, so it never falls. Within groups, scores
-        compare only rows of a group, and there is no curve.
+        The curve connects the means of the steps of an isotonic regression, so it never falls. The first and the last
+        step have at least `STEP` rows: one extreme target would otherwise be the estimate of all scores beyond it.
+        Within groups, scores compare only rows of a group, and there is no curve.
         """
         if val.within:
             return
@@ -281,9 +284,10 @@ class ScoreRanking(TwoPhases):
         weight_of_level = np.bincount(level_of_row, weights)
         mean_of_level = np.bincount(level_of_row, weights * target) / weight_of_level
         fitted = isotonic_regression(mean_of_level, weights=weight_of_level)
-        firsts = fitted.blocks[:-1]  # the first level of each step
+        firsts = _with_ends(fitted.blocks[:-1], np.bincount(level_of_row))
         means = np.add.reduceat(weight_of_level * levels, firsts) / np.add.reduceat(weight_of_level, firsts)
-        network.recipe["estimate"] = {"scores": means.tolist(), "targets": fitted.x[firsts].tolist()}
+        targets = np.add.reduceat(weight_of_level * mean_of_level, firsts) / np.add.reduceat(weight_of_level, firsts)
+        network.recipe["estimate"] = {"scores": means.tolist(), "targets": targets.tolist()}
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         # Scores compare only within a group, if the data say so, and never between the networks of two folds.
@@ -295,6 +299,24 @@ class ScoreRanking(TwoPhases):
             within = {"within": table[unit].to_pylist(), "unit": unit}
         plots.predicted(path, table["score"].to_numpy(), table["target"].to_numpy(), **within)
         return True
+
+
+def _with_ends(firsts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the first level of each step; steps join the first and the last one until these have `STEP` rows.
+
+    Args:
+        firsts: the first level of each step.
+        rows: the number of rows of each level.
+
+    >>> _with_ends(np.array([0, 1, 3, 7]), np.ones(8, int))
+    array([0])
+    >>> _with_ends(np.array([0, 1, 6, 9]), np.ones(12, int))
+    array([0, 6])
+    """
+    before, total = np.cumsum(rows)[firsts] - rows[firsts], rows.sum()
+    is_kept = (before >= STEP) & (total - before >= STEP)
+    is_kept[0] = True
+    return firsts[is_kept]
 
 
 def _estimates(network: Any, scores: Tensor) -> np.ndarray | None:

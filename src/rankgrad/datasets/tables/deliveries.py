@@ -19,7 +19,7 @@ from rankgrad.datasets.files.folds import fraction_of, split_at
 from rankgrad.datasets.tables.collection import collection_of, passages_of
 from rankgrad.datasets.tables.examples import Examples, by_query, examples_of, gathered, with_truth
 from rankgrad.datasets.tables.files import read_sheet
-from rankgrad.datasets.tables.fitting import check_margins, encoded, fitted_to, with_later_names
+from rankgrad.datasets.tables.fitting import check_margins, encoded, fitted_to, numbers_learned, with_later_names
 from rankgrad.datasets.tables.formats import FORMATS
 from rankgrad.datasets.tables.pictures import decoded, require_files
 from rankgrad.datasets.tables.roles import TableOptions
@@ -208,9 +208,8 @@ class Deliveries:
         later_rows = [self.first.examples.frame[self._is_later], *(later.examples.frame for later in self.later)]
         if table.has_names:
             self.fitted |= with_later_names(table, self.first.examples, pd.concat(later_rows), self.fitted["features"])
-        if table.target is not None and any(map(len, later_rows)):
-            targets = pd.concat([first, *later_rows])["truth"].to_numpy(np.float64)
-            warn(raw, described({table.target: targets}, None, None))
+        if any(map(len, later_rows)):
+            self._warn_of_later(first, later_rows)
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
         self.known = 0
         self.further_passages = further_passages(table, self.first.raw)
@@ -219,6 +218,20 @@ class Deliveries:
                 logging.warning(
                     "%s: %s is not read: all models search the passages of %s", later.raw, table.collection, folders[0]
                 )
+
+    def _warn_of_later(self, first: pd.DataFrame, later: Sequence[pd.DataFrame]) -> None:
+        """Warn of suspicious numbers of later rows, such as outliers, that the first delivery does not have."""
+        examples = [self.first.examples, self.first.examples, *(delivery.examples for delivery in self.later)]
+        numbers = []
+        for of_delivery, rows in zip(examples, [first, *later], strict=True):
+            numbers.append(numbers_learned(self.table, of_delivery, rows) if len(rows) else {})
+        of_first, *_ = numbers
+        joined = {}
+        for name, values in of_first.items():
+            joined[name] = np.concatenate([values, *(other[name] for other in numbers[1:] if name in other)])
+        known = described(of_first, None, None)
+        suspects = described(joined, None, None)
+        warn(self.raw, {suspicion: line for suspicion, line in suspects.items() if line != known.get(suspicion)})
 
     @property
     def _first_rows(self) -> pd.DataFrame:

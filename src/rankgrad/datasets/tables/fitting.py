@@ -20,7 +20,7 @@ from rankgrad.datasets.tables.suspects import described, warn
 from rankgrad.feature_names import columns_of, empty_name, filled_names, fills_of, numbers_of, words_names
 from rankgrad.lookup import did_you_mean, listed, nearest
 
-__all__ = ["check_margins", "encoded", "fitted_to", "with_later_names"]
+__all__ = ["check_margins", "encoded", "fitted_to", "numbers_learned", "with_later_names"]
 
 KINDS = 1000  # most names of a category
 NAMED = 20  # most classes that a line lists
@@ -64,7 +64,7 @@ def fitted_to(
     if reading.folds is not None:
         lines["rows"] = _rows_in_folds(table, train, splits.get("gate"), reading.folds, reading.seed)
     rows = train if table.train_target else frame  # numbers that no row learns from spoil a test
-    lines |= _understood_numbers(table, raw, rows, _numbers_learned(table, examples, rows))
+    lines |= _understood_numbers(table, raw, rows, numbers_learned(table, examples, rows))
     logging.info("%s", "; ".join(f"{key} {value}" for key, value in lines.items()))
     return fitted | {"understood": lines}
 
@@ -517,7 +517,7 @@ def _suspects(
     return suspects
 
 
-def _numbers_learned(table: TableOptions, examples: Examples, rows: pd.DataFrame) -> dict[str, np.ndarray]:
+def numbers_learned(table: TableOptions, examples: Examples, rows: pd.DataFrame) -> dict[str, np.ndarray]:
     """Return the numbers that a network learns from, by column: features and target of these rows."""
     numbers = {table.train_target or table.target or "": rows["truth"].to_numpy()} if table.target else {}
     if not table.input_type.vectors:
