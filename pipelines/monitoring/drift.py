@@ -222,8 +222,10 @@ def _both(reference: Reference, fresh: Measured) -> list[tuple[str, pd.Series, p
     Raises:
         ValueError: an earlier version of the project described the training data by other quantities.
     """
-    theirs, ours = reference.network, reference.directions.of(fresh)
-    inputs = fresh.inputs.quantities
+    theirs, inputs = reference.network, fresh.inputs.quantities
+    ours = reference.directions.of(fresh)
+    for name in theirs.columns.intersection(inputs.columns).difference(reference.inputs.columns):
+        ours[name] = inputs[name]  # earlier versions compared unknown names with those of validation rows
     if unknown := [*reference.inputs.columns.difference(inputs.columns), *theirs.columns.difference(ours.columns)]:
         raise ValueError(
             f"{REFERENCE}: has {unknown[0]!r}, which this version of RankGrad does not measure; publish the model "

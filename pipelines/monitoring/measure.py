@@ -117,7 +117,9 @@ def _inputs(rows: list[Any], recipe: Mapping[str, Any]) -> Inputs:
     input_type = type_of(about)
     for items in rows:
         words |= {*_words(input_type.texts(items))}
-    quantities = pd.DataFrame([input_type.quantities(items, about) for items in rows])
+    quantities = pd.DataFrame(
+        [input_type.quantities(items, about) | input_type.unknown(items, about) for items in rows]
+    )
     if not (input_type.vectors and lookup.find("tasks", recipe["task"]).reads.lists):
         return Inputs(quantities, words, quantities, quantities)
     lowest = [input_type.quantities(items.amin(0, keepdim=True), about) for items in rows]
@@ -142,8 +144,6 @@ def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> tuple
         ) from error
     embedding = np.stack([items.mean(0).numpy() for items in torch.cat(parts).split(counts)])
     quantities = pd.DataFrame([_of_answer(answer, task, network.recipe) for answer in answers])
-    unknown_values = pd.DataFrame([input_type.unknown(items, about) for items in piece.rows])
-    quantities = pd.concat([quantities, unknown_values], axis=1)
     if known is not None:
         unknown = []
         for items in piece.rows:

@@ -1,7 +1,7 @@
 """Describe a model's training data for `monitor`; publishing a version writes the description to its folder.
 
 - Quantities of the input come from training rows. They are measured after preprocessing, since photos come in any size
-  and format.
+  and format. A name counts as unknown if no other group of rows has it: of new rows, about as many have a new name.
 - Quantities of the network (embedding, scores) and the fraction of unknown words come from validation rows. The weights
   were fitted to the training rows, so scores spread more on these than on new rows of the same kind, which would look
   like drift.
@@ -127,8 +127,17 @@ class TrainingData:
         reference = reference_of(self.folder.name, training, validation)
         lists = lookup.find("tasks", recipe["task"])().reads.lists
         ranges = type_of(recipe["input"]).ranges(self.folder / "train.parquet", recipe["input"], lists=lists)
+        inputs = reference.inputs.assign(**self._unknown_alone(recipe, lists=lists))
+        reference = replace(reference, inputs=inputs)
         of_train, of_val = self._by_group("train", reference.inputs), self._by_group("val", reference.network)
         _write(replace(reference, inputs=of_train, network=of_val, ranges=ranges), version / REFERENCE)
+
+    def _unknown_alone(self, recipe: Mapping[str, Any], *, lists: bool) -> dict[str, np.ndarray]:
+        """Return the fractions of names that no other group has, of the chosen training rows."""
+        path, chosen_rows = self.folder / "train.parquet", sorted(self._chosen("train"))
+        groups = read_table(path, [GROUP])[GROUP].to_numpy() if GROUP in columns_of(path) else None
+        unknown = type_of(recipe["input"]).unknown_alone(path, recipe["input"], groups, lists=lists)
+        return {name: of_rows[chosen_rows] for name, of_rows in unknown.items()}
 
     def _chosen(self, split: str) -> list[int]:
         """Return the numbers of the rows of a split to measure; with folds, its file has the rows of all splits."""

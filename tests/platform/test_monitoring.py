@@ -26,6 +26,7 @@ from rankgrad.datasets.ranked_mnist import RankedMnist
 from rankgrad.datasets.scenes import digits
 from rankgrad.datasets.tables.ranges import outside_ranges
 from rankgrad.datasets.tables.rows import Roles, read
+from rankgrad.inputs.features import Features
 from rankgrad.inputs.image import Image as ImageInput
 from rankgrad.io.checkpoints import save_model
 from rankgrad.io.parquet import encode_images
@@ -272,6 +273,21 @@ def test_rows_of_features_and_texts_are_compared_by_column_and_by_words(publishe
     shown = to_label[f"value {name}"]
     assert kind == "text" or shown.tolist() == pytest.approx(mixed["price"].iloc[to_label["row"] - 1].tolist())
     assert (to_label["row"].head(50) > 100).mean() > 0.75  # the rows that differ, of which there are two in three
+
+
+def test_a_name_of_one_group_is_as_unknown_as_a_new_group_s(tmp_path):
+    rows = [[1.0, 1, 0], [2, 1, 0], [3, 0, 1], [4, 0, 1], [5, 0, 0]]  # two bmw, two vw, one empty
+    names = ["km", "brand=bmw", "brand=vw"]
+    pq.write_table(pa.table({"features": rows}), tmp_path / "rows.parquet")
+    pq.write_table(pa.table({"features": [rows[:3], rows[3:]]}), tmp_path / "queries.parquet")
+    for groups, lists, expected in (
+        (np.array([7, 7, 8, 9, 9]), False, [1, 1, 0, 0, 1]),
+        (None, False, [0, 0, 0, 0, 1]),
+        (None, True, [2 / 3, 1 / 2]),
+    ):
+        path = tmp_path / ("queries.parquet" if lists else "rows.parquet")
+        unknown = Features.unknown_alone(path, {"names": names}, groups, lists=lists)
+        assert unknown["brand: unknown or empty"].tolist() == pytest.approx(expected)
 
 
 def test_renamed_names_drift_and_a_single_value_outside_the_training_range_is_listed(published, caplog):

@@ -14,6 +14,7 @@ from rankgrad import lookup
 from rankgrad.ragged import pad_groups
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     import pyarrow as pa
 
@@ -224,6 +225,20 @@ class InputType:
     @staticmethod
     def unknown(items: Any, about: dict[str, Any]) -> dict[str, float]:
         """Return for each column the fraction of values that are empty or occur in no training row."""
+        return {}
+
+    @staticmethod
+    def unknown_alone(
+        path: Path, about: dict[str, Any], groups: "np.ndarray | None", *, lists: bool
+    ) -> dict[str, "np.ndarray"]:
+        """Return what `unknown` would be for each row of a stored table (n,) if its group were not in training.
+
+        Args:
+            path: the table.
+            about: the input of the model that was trained on it.
+            groups: the group of each row (n,); None if each row is its own.
+            lists: whether rows are queries with several documents.
+        """
         return {}
 
     @staticmethod

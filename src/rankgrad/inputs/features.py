@@ -219,6 +219,25 @@ class Features(InputType):
         return fractions
 
     @staticmethod
+    def unknown_alone(
+        path: Path, about: dict[str, Any], groups: np.ndarray | None, *, lists: bool
+    ) -> dict[str, np.ndarray]:
+        inputs, counts = Features.read(path, lists=lists, threads=1, memory=0.0)
+        sizes = np.ones(len(inputs.items), int) if counts is None else counts.numpy()
+        numbers = np.arange(len(sizes)) if groups is None else np.unique(groups, return_inverse=True)[1]
+        group = numbers.repeat(sizes)  # of each vector
+        first, fractions = sizes.cumsum() - sizes, {}
+        for column, places in places_of_values(tuple(about.get("names") or ())).items():
+            unknown = np.zeros(len(group))
+            for features in places:
+                has_value = (inputs.items[:, features] > 0).numpy()
+                groups_with_value = np.zeros((group.max() + 1, len(features)), bool)
+                np.logical_or.at(groups_with_value, group, has_value)
+                unknown += ~(has_value & (groups_with_value.sum(0) > 1)).any(1)
+            fractions[f"{column}: unknown or empty"] = np.add.reduceat(unknown / len(places), first) / sizes
+        return fractions
+
+    @staticmethod
     def ranges(path: Path, about: dict[str, Any], *, lists: bool) -> dict[str, tuple[float, float]]:
         inputs, _ = Features.read(path, lists=lists, threads=1, memory=0.0)
         low, high = inputs.items.double().aminmax(dim=0)
