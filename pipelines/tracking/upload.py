@@ -40,7 +40,7 @@ __all__ = ["Run", "Version", "key_of", "page", "publish", "sent_runs"]
 
 KEY = "ranking.key"  # tag of runs and versions: a hash of what made them
 TOOK = "training.seconds"  # tag of a run: from its first start to its end
-COMPARED = "ranking.compared"  # tag of a model: a hash of the versions from which its challenger was chosen
+COMPARED = "ranking.newest_compared"  # tag of a model: the newest version from which its challenger was chosen
 PARENT = mlflow_tags.MLFLOW_PARENT_RUN_ID  # MLflow's UI shows a run with this tag below its parent
 FROM = "from"  # tag of runs and versions: the versions from which they start, or whose sorter they use
 OF_VERSION = ("dataset", "loss", "sorter", "snapshot", FROM)  # a run's tags that its version gets, too
@@ -97,7 +97,7 @@ def publish(runs: list[Run]) -> list[str]:
     """
     client, origin, sent = connect(create=True), _origin(), []
     versions: dict[str, ModelVersion] = {}  # by the folder of their weights
-    candidates: dict[str, list[tuple[float, int, str]]] = {}  # quality, number, and key of each version of a model
+    candidates: dict[str, list[tuple[float, int]]] = {}  # quality and number of each version of a model
     for run in _parents_first(runs):
         parents = [versions[path] for path in inputs_of(run.tags) if path in versions]
         run = _with_origin(run, origin, parents)
@@ -109,7 +109,7 @@ def publish(runs: list[Run]) -> list[str]:
             if run.version is not None:
                 number, is_new = _registered(client, run_id, run, run.version)
                 changed |= is_new
-                candidates.setdefault(run.version.model, []).append((run.version.quality, int(number), run.key))
+                candidates.setdefault(run.version.model, []).append((run.version.quality, int(number)))
                 versions |= dict.fromkeys(_folders(run), client.get_model_version(run.version.model, number))
             # End the run only now, so that a killed one is sent again. Registering ended it too, at its own time.
             if changed or client.get_run(run_id).info.status != "FINISHED":
@@ -307,17 +307,17 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     return str(created.version)
 
 
-def _set_aliases(client: mlflow.MlflowClient, name: str, candidates: list[tuple[float, int, str]]) -> None:
-    """Set a model's aliases among the versions in dvc.lock, each given by quality, number, and key."""
+def _set_aliases(client: mlflow.MlflowClient, name: str, candidates: list[tuple[float, int]]) -> None:
+    """Set a model's aliases among the versions in dvc.lock, each given by quality and number."""
     model = registry.model_of(client, name)
-    _, best, _ = max(candidates)
-    # While the set of versions is the same, a person may move the alias.
-    compared = sha256(json.dumps(sorted(key for *_, key in candidates)).encode()).hexdigest()[:16]
-    if model.tags.get(COMPARED) != compared:
+    _, best = max(candidates)
+    newest = max(number for _, number in candidates)
+    # Without a new version, the alias stays: a person may have moved it, or a retraining in a clone.
+    if newest > int(model.tags.get(COMPARED, 0)):
         client.set_registered_model_alias(name, "challenger", str(best))
     if registry.holder(model) is None and not registry.champions(client, model):
         registry.set_champion(client, name, str(best), by="first")
-    client.set_registered_model_tag(name, COMPARED, compared)
+    client.set_registered_model_tag(name, COMPARED, str(max(newest, int(model.tags.get(COMPARED, 0)))))
 
 
 def sent_runs(keys: Mapping[str, str]) -> dict[str, Sent]:

@@ -146,6 +146,8 @@ def test_the_best_on_validation_is_challenger_and_what_a_person_moves_stays(publ
     published.delete_registered_model_alias(MODEL, "champion")
     publish([*runs(), training("three", 4.0, quality=1.0)])
     assert aliases(published) == {"challenger": "3"}  # champion was taken away by a person
+    publish(runs())  # another checkout, which knows only the older versions
+    assert aliases(published) == {"challenger": "3"}
 
 
 def test_what_was_deleted_or_never_finished_is_sent_again_without_a_second_version(published):
