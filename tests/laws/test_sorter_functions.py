@@ -57,6 +57,15 @@ def test_what_ranks_otherwise_is_refused(sorter, message):
         losses.ndcg(SCORES.expand(3, -1), TARGET.expand(3, -1), sorter=sorter, check_finite=False)
 
 
+@pytest.mark.parametrize(
+    "sorter",
+    [lambda scores: (sigmoids(scores), scores), lambda scores: scores.detach().numpy(), lambda scores: scores.T],
+)
+def test_what_is_no_tensor_of_ranks_is_told_by_the_loss(sorter):
+    with pytest.raises((TypeError, ValueError), match="sorter is .*whose ranks"):
+        losses.spearman(SCORES.expand(3, -1), TARGET.expand(3, -1), sorter=sorter)
+
+
 def fixed(scores: torch.Tensor) -> torch.Tensor:
     assert scores.shape == SCORES.shape, "only that shape"
     return sigmoids(scores)

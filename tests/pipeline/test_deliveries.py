@@ -223,6 +223,18 @@ def test_rows_of_held_out_groups_are_left_out_of_a_later_one(tmp_path, monkeypat
     assert "2 of 5 rows of later deliveries belong to groups" in caplog.text
 
 
+def test_queries_that_return_stay_in_their_fold(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ["query,x,grade", *(f"q{row // 2},{row},{row % 2}" for row in range(60))]
+    written(("first", "\n".join(lines) + "\n"), ("2026-10-01", "\n".join(lines) + "\n"))
+    args = {"group": "query", "relevance": "grade", "target": None, "id": None, "split": None}
+    data.main(settings(number=3, snapshot=2, **args), "shop")
+    rows = pq.read_table("data/shop/train.parquet").to_pandas()
+    query = rows["name"].str.removeprefix("2026-10-01/")
+    assert len(query) == 2 * query.nunique()
+    assert rows.groupby(query)["fold"].nunique().max() == 1
+
+
 def test_passages_of_held_out_queries_are_left_out_of_a_later_one(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     first = ["passage,query,split", *(f"text {row} of first,which {row},{split}" for row, split in SIX)]
