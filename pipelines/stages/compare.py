@@ -89,7 +89,12 @@ def read_statistics(
 
 
 def _require_same_rows(rival: str | Path, baseline: str | Path) -> None:
-    """Raise ValueError if a rival's row numbers or targets are not those of the baseline, with which it is paired."""
+    """Raise ValueError if a rival's columns, row numbers, or targets are not those of the baseline, its pair."""
+    if "estimate" in set(pq.read_schema(baseline).names) - set(pq.read_schema(rival).names):
+        raise ValueError(
+            f"{rival}: no column estimate, which {baseline} has: add what your model expects of each row's target, or "
+            "NaN in all rows if it only orders them"
+        )
     of_rival, of_baseline = _first_seed(rival), _first_seed(baseline)
     for column in ("id", "target"):
         found, expected = (_numbers_in(table, column) for table in (of_rival, of_baseline))
