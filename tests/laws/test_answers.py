@@ -256,7 +256,8 @@ def test_words_that_were_not_in_training_have_a_warning_in_a_text_and_in_a_capti
         rows = [{role: "large two"}, {role: text}]
         answer = served(task, "text")[0].post("/invocations", json={"dataframe_records": rows}).json()
         zebra = next(word for word in text.replace(",", "").split() if word.startswith("zebra"))
-        assert answer["warnings"] == [f"row 2: {role}: the model does not know '{zebra}'"]
+        [warning] = answer["warnings"]
+        assert warning.endswith(f"first: row 2, {role}: the model does not know '{zebra}'")
     (tmp_path / "new.jsonl").write_text('{"text": "large two"}\n{"text": "two zebra"}\n')
     [*answers(folder_of("score_ranking of text"), [tmp_path / "new.jsonl"])]
     assert "text: 1 rows have words that the model does not know" in caplog.text
