@@ -171,4 +171,8 @@ def _understood(folder: Path) -> dict[str, str]:
             understood[f"left out of {split}"] = f"{left_out['files']}: {', '.join(left_out['names'][:20])}"
     for split, count in manifest.get("dropped", {}).items():
         understood[f"dropped from {split}"] = f"{count} queries with nothing to order"
+    if "known" in manifest:
+        understood["left out of later deliveries"] = (
+            f"{manifest['known']} rows that the first one, or their group, holds out"
+        )
     return understood

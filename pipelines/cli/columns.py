@@ -51,7 +51,9 @@ CALLED = {
     "labels": r"(tags?|labels?|categor|class|genres?|topics?)",
     "target": r"(target|score|price|value|rating|grade|y$|y_?true$|actual$|ctr|rate|label$|views?|likes?)",
     "outcome": r"(sales|revenue|turnover|clicks|orders)$",  # of a product, whose price may be an input
-    "relevance": r"(relevance|grade|rel$|label$|click|judg(ed|e?ments?)$|prefer|better|stars?$|rating)",
+    "relevance": r"(relevance|grade|rel(_?score)?$|label$|click|judg(ed|e?ments?)(_?score)?$|prefer|better|stars?$|"
+    r"rating)",
+    "judged": r"(relevance|rel|judge?ments?)(_?(grade|label|score))?$",  # of documents
     "captions": r"(captions?|description|sentence|text|title)",
     "text": r"(text|document|doc$|passage|article$|answer|response|body|content|review)",
     "chosen": r"(chosen|preferred|accepted|winner|win|better)$",

@@ -16,7 +16,7 @@ from rankgrad.datasets.files.folds import fold_of
 from rankgrad.datasets.table import Table
 from rankgrad.datasets.tables.cells import as_numbers, converted, missing_in, split_in
 from rankgrad.datasets.tables.deliveries import drawn_splits
-from rankgrad.datasets.tables.examples import group_in
+from rankgrad.datasets.tables.examples import group_in, shortened
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.plain_text import key_in
 
@@ -188,9 +188,10 @@ def _splits_of(names: pd.Series, dataset: Table, seed: int, folds: int | None) -
     """Return the split, or the fold, of each group."""
     splits = drawn_splits(dataset, names, seed)
     if folds is not None:  # which replace the splits except the gate
-        for index, name in enumerate(names):
+        keys = names if "group" in dataset.schema.names else names.map(shortened)
+        for index, key in enumerate(keys):
             if splits[index] != "gate":
-                splits[index] = str(fold_of(name, folds=folds, seed=seed))
+                splits[index] = str(fold_of(key, folds=folds, seed=seed))
     return splits
 
 

@@ -22,7 +22,6 @@ from pipelines.cli.search import refuse_ids, search
 
 __all__ = ["DROPPED", "find_truth"]
 
-JUDGED = re.compile(r"(relevance|rel|judge?ments?)(_?(grade|label|score))?")  # of documents
 DROPPED = "queries with one document, or without relevant documents, are dropped (`without_relevant`)"
 
 
@@ -176,16 +175,16 @@ def _target(columns: Columns) -> Truth | None:
             f"--target {column.typed}`; to rank by the number, pass `--target {column.typed}`"
         )
     group = columns.structure.get("group")
-    if reason and columns.task is None and JUDGED.fullmatch(plain(column.name)):
-        raise columns.refusal(
-            f"{column.name} is named like the relevance of documents, but no column is named like their queries: name "
-            f"it, as in `--query COLUMN`; to rank all rows by the number, pass `--target {column.typed}`"
-        )
     if columns.task is None and group is not None and columns.all[group].is_called("query"):
         raise columns.refusal(
             f"{group} is named like a query, but no column is named like grades: to rank the rows of each {group}, "
             "pass "
             f"`--target {column.typed}`; to rank all rows, pass `--task score_ranking`"
+        )
+    if reason and columns.task is None and column.is_called("judged"):
+        raise columns.refusal(
+            f"{column.name} is named like the relevance of documents, but no column is named like their queries: name "
+            f"it, as in `--query COLUMN`; to rank all rows by the number, pass `--target {column.typed}`"
         )
     _refuse_wrong_order(columns, column)
     columns.use(column)

@@ -74,7 +74,7 @@ def newest(folder: str | Path) -> Path:
     """
     files, dated = [*Path(folder).glob("[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*")], []
     for file in files:
-        owners = (other for other in files if table_of(other) is not None)
+        owners = (other for other in files if table_of(file) is None or table_of(other) is not None)
         belongs_to_another = any(file.name.startswith(f"{owner.name}.") for owner in owners)  # 2026-11-21.csv.dvc
         if ".partial-" in file.name or belongs_to_another or (file.is_dir() and table_of(file) is not None):
             continue

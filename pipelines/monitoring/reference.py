@@ -25,7 +25,7 @@ from pipelines.tracking.known_rows import Digests, known_rows, write_known
 from rankgrad import lookup
 from rankgrad.datasets.files.folds import FOLD, REGISTERED, folds_of, next_of
 from rankgrad.datasets.tables.ranges import REFERENCE, ranges_in
-from rankgrad.datasets.tables.rows import read
+from rankgrad.datasets.tables.rows import Roles, read
 from rankgrad.inputs import type_of
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.parquet import columns_of, parquet_file, read_table
@@ -35,7 +35,7 @@ from rankgrad.training.device import find_device
 __all__ = ["GROUP", "ROWS", "Reference", "TrainingData", "chosen", "read_reference", "reference_of"]
 
 ROWS = 1000  # most rows of each split, since every version is measured when it is published
-UNLIKE_STORED = ("columns", "group", "stored")  # of a recipe's input
+UNLIKE_STORED = ("columns", "group", "query", "stored")  # of a recipe's input
 GROUP = "group"  # name of an index that has the group of each row
 DIRECTIONS = 5  # directions for comparing embeddings
 
@@ -164,7 +164,8 @@ class TrainingData:
         if split not in self._last or self._last[split][0] != reading:
             # Stored columns have other names than those of the user's table, and pictures are already encoded.
             about = {name: value for name, value in recipe["input"].items() if name not in UNLIKE_STORED}
-            rows = read([self.folder / f"{split}.parquet"], {**recipe, "input": about}, form="parquet")
+            roles = Roles([about["kind"]])
+            rows = read([self.folder / f"{split}.parquet"], {**recipe, "input": about}, roles, form="parquet")
             self._last[split] = reading, [*prepared(rows, recipe, chosen=self._chosen(split))]
         return self._last[split][1]
 

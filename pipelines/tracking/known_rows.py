@@ -60,7 +60,7 @@ def _contents(path: Path) -> _Contents:
 
 def _digest_of_name(row: Mapping[str, Any]) -> int:
     """Return the digest of a row's key, else of its name, unless that is a row's number, else of its group; or 0."""
-    is_number = re.fullmatch(r"(.*:)?\d+", str(row.get("name", "0")))
+    is_number = re.fullmatch(r"(\d{4}-\d\d-\d\d/)?(.*:)?\d+", str(row.get("name", "0")))
     name = row.get("key", row.get("group") if is_number else row["name"])
     return 0 if name is None else _digest(str(name).encode())
 

@@ -40,7 +40,8 @@ __all__ = ["Run", "Version", "key_of", "page", "publish", "sent_runs"]
 
 KEY = "ranking.key"  # tag of runs and versions: a hash of what made them
 TOOK = "training.seconds"  # tag of a run: from its first start to its end
-COMPARED = "ranking.newest_compared"  # tag of a model: the newest version from which its challenger was chosen
+COMPARED = "ranking.compared"  # tag of a model: hashes of the last sets of versions from which challengers were chosen
+SETS = 100  # most such sets
 PARENT = mlflow_tags.MLFLOW_PARENT_RUN_ID  # MLflow's UI shows a run with this tag below its parent
 FROM = "from"  # tag of runs and versions: the versions from which they start, or whose sorter they use
 OF_VERSION = ("dataset", "loss", "sorter", "snapshot", FROM)  # a run's tags that its version gets, too
@@ -97,7 +98,7 @@ def publish(runs: list[Run]) -> list[str]:
     """
     client, origin, sent = connect(create=True), _origin(), []
     versions: dict[str, ModelVersion] = {}  # by the folder of their weights
-    candidates: dict[str, list[tuple[float, int]]] = {}  # quality and number of each version of a model
+    candidates: dict[str, list[tuple[float, int, str]]] = {}  # quality, number, and key of each version of a model
     for run in _parents_first(runs):
         parents = [versions[path] for path in inputs_of(run.tags) if path in versions]
         run = _with_origin(run, origin, parents)
@@ -109,7 +110,7 @@ def publish(runs: list[Run]) -> list[str]:
             if run.version is not None:
                 number, is_new = _registered(client, run_id, run, run.version)
                 changed |= is_new
-                candidates.setdefault(run.version.model, []).append((run.version.quality, int(number)))
+                candidates.setdefault(run.version.model, []).append((run.version.quality, int(number), run.key))
                 versions |= dict.fromkeys(_folders(run), client.get_model_version(run.version.model, number))
             # End the run only now, so that a killed one is sent again. Registering ended it too, at its own time.
             if changed or client.get_run(run_id).info.status != "FINISHED":
@@ -307,17 +308,19 @@ def _register(client: mlflow.MlflowClient, run_id: str, run: Run, version: Versi
     return str(created.version)
 
 
-def _set_aliases(client: mlflow.MlflowClient, name: str, candidates: list[tuple[float, int]]) -> None:
-    """Set a model's aliases among the versions in dvc.lock, each given by quality and number."""
+def _set_aliases(client: mlflow.MlflowClient, name: str, candidates: list[tuple[float, int, str]]) -> None:
+    """Set a model's aliases among the versions in dvc.lock, each given by quality, number, and key."""
     model = registry.model_of(client, name)
-    _, best = max(candidates)
-    newest = max(number for _, number in candidates)
-    # Without a new version, the alias stays: a person may have moved it, or a retraining in a clone.
-    if newest > int(model.tags.get(COMPARED, 0)):
+    _, best, _ = max(candidates)
+    # For a known set of versions, the alias stays: a person may have moved it, or a retraining in a clone.
+    compared = sha256(json.dumps(sorted(key for *_, key in candidates)).encode()).hexdigest()[:16]
+    known = [*filter(None, model.tags.get(COMPARED, "").split(","))]
+    if compared not in known:
         client.set_registered_model_alias(name, "challenger", str(best))
+        known.append(compared)
     if registry.holder(model) is None and not registry.champions(client, model):
         registry.set_champion(client, name, str(best), by="first")
-    client.set_registered_model_tag(name, COMPARED, str(max(newest, int(model.tags.get(COMPARED, 0)))))
+    client.set_registered_model_tag(name, COMPARED, ",".join(known[-SETS:]))
 
 
 def sent_runs(keys: Mapping[str, str]) -> dict[str, Sent]:

@@ -263,6 +263,21 @@ def test_queries_that_return_in_a_later_one_are_further_training_lists(tmp_path,
     assert refusal(values, "shop") is None
 
 
+def test_later_rows_that_are_left_out_are_not_called_suspicious_and_are_counted_on_the_page(
+    tmp_path, monkeypatch, caplog
+):
+    monkeypatch.chdir(tmp_path)
+    first = ["name,group,split,x,y", *(f"{row},g{row // 2},{split},{row},{row}" for row, split in SIX)]
+    written(
+        ("first", "\n".join(first) + "\n"), ("2026-10-01", f"{first[0]}\nlater,g3,train,1e9,1\nalso,g9,train,1,1\n")
+    )
+    values = settings(snapshot=2)
+    data.main(values, "shop")
+    assert "outliers" not in caplog.text
+    assert refusal(values, "shop") is None
+    assert "1 rows that the first one, or their group, holds out" in Path("reports/data/shop.html").read_text()
+
+
 def test_an_outlier_among_the_targets_of_a_later_one_is_reported(deliveries, caplog):
     data.main(settings(snapshot=2), "shop")
     assert "outliers" not in caplog.text

@@ -393,6 +393,7 @@ class TestFlow:
         assert flow.newest(tmp_path).name == name
         pictures = tmp_path / "2026-11-23-v1.2"
         pictures.mkdir()
+        (tmp_path / f"{pictures.name}.dvc").touch()
         assert flow.newest(tmp_path) == pictures
         (tmp_path / "2026-11-24.csv.gz").touch()
         with pytest.raises(ValueError, match="2026-11-24.csv.gz: not a table"):

@@ -5,7 +5,7 @@ import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date
-from hashlib import sha256
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ import pyarrow as pa
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.files.folds import fraction_of, split_at
 from rankgrad.datasets.tables.collection import collection_of, passages_of
-from rankgrad.datasets.tables.examples import Examples, by_query, examples_of, gathered, with_truth
+from rankgrad.datasets.tables.examples import Examples, by_query, examples_of, gathered, shortened, with_truth
 from rankgrad.datasets.tables.files import read_sheet
 from rankgrad.datasets.tables.fitting import check_margins, encoded, fitted_to, numbers_learned, with_later_names
 from rankgrad.datasets.tables.formats import FORMATS
@@ -31,7 +31,6 @@ __all__ = ["Deliveries", "Delivery", "delivery_of", "drawn_splits", "folders_of"
 
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 PICTURES_AT_ONCE = 512  # decoded, written, and released together
-LONGEST_KEY = 64  # letters, as many as a digest has
 ROWS_AT_ONCE = 2**14  # for any other input
 
 
@@ -208,8 +207,6 @@ class Deliveries:
         later_rows = [self.first.examples.frame[self._is_later], *(later.examples.frame for later in self.later)]
         if table.has_names:
             self.fitted |= with_later_names(table, self.first.examples, pd.concat(later_rows), self.fitted["features"])
-        if any(map(len, later_rows)):
-            self._warn_of_later(first, later_rows)
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
         self.known = 0
         self.further_passages = further_passages(table, self.first.raw)
@@ -219,19 +216,23 @@ class Deliveries:
                     "%s: %s is not read: all models search the passages of %s", later.raw, table.collection, folders[0]
                 )
 
-    def _warn_of_later(self, first: pd.DataFrame, later: Sequence[pd.DataFrame]) -> None:
-        """Warn of suspicious numbers of later rows, such as outliers, that the first delivery does not have."""
-        examples = [self.first.examples, self.first.examples, *(delivery.examples for delivery in self.later)]
-        numbers = []
-        for of_delivery, rows in zip(examples, [first, *later], strict=True):
-            numbers.append(numbers_learned(self.table, of_delivery, rows) if len(rows) else {})
-        of_first, *_ = numbers
-        joined = {}
-        for name, values in of_first.items():
-            joined[name] = np.concatenate([values, *(other[name] for other in numbers[1:] if name in other)])
-        known = described(of_first, None, None)
-        suspects = described(joined, None, None)
-        warn(self.raw, {suspicion: line for suspicion, line in suspects.items() if line != known.get(suspicion)})
+    def _warn_of_later(self, examples: Examples, later: pd.DataFrame) -> None:
+        """Warn of numbers of later training rows that are outside those of the first delivery, and suspicious."""
+        if not len(later):
+            return
+        numbers, joined = numbers_learned(self.table, examples, later), dict[str, np.ndarray]()
+        for name, values in self._first_numbers.items():
+            others = numbers.get(name, values)
+            if np.nanmax(np.abs(others), initial=0) > np.nanmax(np.abs(values), initial=0):
+                joined[name] = np.concatenate([values, others])
+        if joined:
+            warn(self.raw, described(joined, None, None))
+
+    @cached_property
+    def _first_numbers(self) -> dict[str, np.ndarray]:
+        first = self._first_rows
+        train = with_truth(self.table, self.first.examples, first[first["split"] == "train"], learned=True)
+        return numbers_learned(self.table, self.first.examples, train)
 
     @property
     def _first_rows(self) -> pd.DataFrame:
@@ -270,18 +271,18 @@ class Deliveries:
         folders = [self.first.raw, *(delivery.raw for delivery in self.later)]
         skipped = {split: {"files": len(names), "names": names} for split, names in self.skipped.items()}
         deliveries = {} if folders[0] == self.raw else {"deliveries": [folder.name for folder in folders]}
-        return deliveries | {"skipped": skipped, "dropped": self._dropped(), "fitted": self.fitted}
+        known = {"known": self.known} if self.known else {}
+        return deliveries | {"skipped": skipped, "dropped": self._dropped(), **known, "fitted": self.fitted}
 
     def collection(self, splits: Sequence[Path]) -> pa.Table | None:
         return collection_of(splits, self.further_passages) if self.table.is_one_collection else None
 
     def _dropped(self) -> dict[str, int]:
-        """Return how many queries with nothing to order were dropped, and later rows of held-out groups, by split."""
+        """Return how many queries with nothing to order were dropped, by split."""
         frames = [self.first.examples.dropped, *(later.examples.dropped.assign(delivery=1) for later in self.later)]
         dropped = pd.concat(frames)
         dropped = dropped[dropped["delivery"] < self.reading.snapshot]
-        counts = dropped["split"].where(dropped["delivery"] == 0, "train").value_counts().to_dict()
-        return counts | ({"train": counts.get("train", 0) + self.known} if self.known else {})
+        return dropped["split"].where(dropped["delivery"] == 0, "train").value_counts().to_dict()
 
     def rows(self, split: str) -> Iterator[pa.Table]:
         """Yield the rows of a split; training also gets all rows of later deliveries."""
@@ -295,6 +296,7 @@ class Deliveries:
             frame = self._without_held_out(frame, later.raw, split)
             if self.table.relevance or later.examples.are_numbered:  # queries return, and so do numbers
                 frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
+            self._warn_of_later(later.examples, frame)
             count += len(frame)
             logging.info("%s: %d more training rows, from a later delivery: %d in all", later.raw, len(frame), count)
             if len(frame):
@@ -327,7 +329,9 @@ class Deliveries:
         examples = self.first.examples
         later = with_truth(self.table, examples, examples.frame[self._is_later], learned=True)
         self.skipped[split] += [name for name, number in examples.left_out.items() if number]
-        return self._without_held_out(later, self.first.raw, split)
+        later = self._without_held_out(later, self.first.raw, split)
+        self._warn_of_later(examples, later)
+        return later
 
     def _without_held_out(self, later: pd.DataFrame, raw: Path, split: str) -> pd.DataFrame:
         """Return later rows without those of held-out groups, and those that repeat held-out rows."""
@@ -359,7 +363,7 @@ class Deliveries:
         for piece in self._pieces(delivery, frame, split):
             next_id = first_id + len(piece)
             columns = {"id": range(first_id, next_id), table.input: piece["input"], table.truth: piece["truth"]}
-            columns["key"] = piece["key"].map(_shortened)
+            columns["key"] = piece["key"].map(shortened)
             arrays = []
             for field in schema:
                 values = columns.get(field.name, piece.get(field.name, []))
@@ -393,11 +397,6 @@ class Deliveries:
 def _queries(rows: pd.DataFrame) -> set[str]:
     """Return the queries of passages, by which passages are found."""
     return {spelled_alike(query) for queries in rows["truth"] for query in queries}
-
-
-def _shortened(key: str) -> str:
-    """Return a key itself, or a digest of one that is long, such as a text."""
-    return key if len(key) <= LONGEST_KEY else sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
 def _cut(frame: pd.DataFrame, rows: int) -> Iterator[pd.DataFrame]:

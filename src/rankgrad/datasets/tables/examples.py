@@ -48,10 +48,12 @@ __all__ = [
     "group_in",
     "missing_cells",
     "repeated_pairs",
+    "shortened",
     "with_truth",
 ]
 
 IN_ORDER = ("features", "labels", "label_ranks", "ignore")  # roles whose columns differ in meaning
+LONGEST_KEY = 64  # letters, as many as a digest has
 HIGHEST = 60  # highest grade; its gain in NDCG is 2^60
 SMALLEST = float(np.finfo(np.float32).tiny)  # smallest weight that is not 0 in float32
 
@@ -362,6 +364,11 @@ def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame:
         return frame["input"].map(lambda pair: as_json(sorted(map(as_json, pair))))
     # Not the row's number: if a row is removed, the rows below it must keep their splits.
     return frame["input"].map(lambda cell: as_json(" ".join(cell.split()) if isinstance(cell, str) else cell))
+
+
+def shortened(key: str) -> str:
+    """Return a key itself, or a digest of one that is long, such as a text: it is stored, and decides on the fold."""
+    return key if len(key) <= LONGEST_KEY else sha256(key.encode(errors="surrogatepass")).hexdigest()
 
 
 # The truth.

@@ -166,6 +166,7 @@ def _split_facts(
     fraction = left_out / (left_out + len(read))
     # Dropped queries and later rows of held-out groups are counted but are no reason to fail.
     left_out += sum(manifest.get("dropped", {}).get(file, 0) for file in files)
+    left_out += manifest.get("known", 0) if "train" in files else 0
     facts = {"split": split, "rows": len(read), "left_out": left_out, "left_out_share": fraction}
     if table.truth == "target":
         target = read["target"].to_numpy()

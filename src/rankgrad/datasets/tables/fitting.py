@@ -12,7 +12,7 @@ import pandas as pd
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.files.folds import described_folds, fold_of
 from rankgrad.datasets.tables.cells import separator_of, series
-from rankgrad.datasets.tables.examples import Examples, repeated_pairs
+from rankgrad.datasets.tables.examples import Examples, repeated_pairs, shortened
 from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.names import near_names, typos_in
 from rankgrad.datasets.tables.roles import LEARNED, TableOptions
@@ -444,7 +444,7 @@ def _near_names(table: TableOptions, categories: Mapping[str, pd.Series], frame:
 def _rows_in_folds(table: TableOptions, rows: pd.DataFrame, gate: pd.DataFrame | None, folds: int, seed: int) -> str:
     """Describe the folds, which replace the splits, and the gate."""
     counts = dict.fromkeys(range(1, folds + 1), 0)
-    for key in rows["group" if table.group else "name"]:
+    for key in rows["group"] if "group" in table.schema.names else rows["key"].map(shortened):
         counts[fold_of(key, folds=folds, seed=seed)] += 1
     folds_in_words = described_folds(counts.values(), table.split_group)
     return folds_in_words if gate is None else f"{folds_in_words}; {len(gate)} other rows are the gate"

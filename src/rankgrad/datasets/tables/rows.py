@@ -731,7 +731,9 @@ class _Table:
             _, numbers, rows = zip(*group, strict=True)
             if isinstance(error := rows[0], ValueError):
                 row_id, reason = error.args
-                yield Row(row_id, self._place(numbers[0]), partial(_raise, reason), number=numbers[0])
+                documents = row_id if isinstance(row_id, list) else None
+                asked = partial(_raise, reason)
+                yield Row(numbers[0], self._place(numbers[0]), asked, documents or [row_id], number=numbers[0])
                 continue
             if query in seen:
                 advice = "sort the table by this column"
