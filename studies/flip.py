@@ -1,9 +1,8 @@
 """Create tables of protein GB1 from the public benchmark FLIP: `python -m studies.flip [splits.zip]`.
 
 It writes data/raw/gb1/<split>.parquet for the runs `gb1-*`: `fitness`, `split`, and a column of 0 and 1 for each
-variable site and each amino acid, such as `site39_A`. Other targets for regression are `fitness_log` (the log of
-fitness plus 0.01), `fitness_log1p`, and `fitness_rank` (the rank among training rows, from 0 to 1). Without a local
-archive, it is downloaded; existing tables are kept.
+variable site and each amino acid, such as `site39_A`. Another target for regression is `fitness_rank` (the rank among training
+rows, from 0 to 1). Without a local archive, it is downloaded; existing tables are kept.
 """
 
 import hashlib
@@ -63,12 +62,8 @@ def as_table(published: pd.DataFrame) -> pd.DataFrame:
     fitness = published["target"]
     training = np.sort(fitness[split == "train"])
     beyond = [np.searchsorted(training, fitness, side=side) for side in ("left", "right")]  # average over ties
-    learned = {
-        "fitness_log": np.log(fitness + 0.01),
-        "fitness_log1p": np.log1p(fitness),
-        "fitness_rank": (beyond[0] + beyond[1]) / (2 * len(training)),
-    }
-    return pd.DataFrame(columns).astype(np.int8).assign(fitness=fitness, **learned, split=split)
+    rank = (beyond[0] + beyond[1]) / (2 * len(training))
+    return pd.DataFrame(columns).astype(np.int8).assign(fitness=fitness, fitness_rank=rank, split=split)
 
 
 def main(path: str | None = None) -> None:
