@@ -183,11 +183,13 @@ def of_split(study: Study, loss: str, network: str, split: str, metric: str = "s
 
 
 def at_ends_of_splits(study: Study, loss: str, network: str) -> str:
-    """List the splits in which a loss chose the lowest or the highest value of its grid."""
+    """List the splits in which a loss chose the lowest or the highest value of its grid, with the options."""
     splits = []
     for split, key in GB1_SPLITS.items():
-        run = f"{network}-{loss}-{key}"
+        run, options = f"{network}-{loss}-{key}", []
         for option, grid in study.made_by["params"]["runs"].get(run, {}).get("grid", {}).items():
             if study.leaf(run, f"setting.{option}")[0] in (min(grid), max(grid)):
-                splits.append(split)
+                options.append(option.rpartition(".")[2].replace("_", " "))
+        if options:
+            splits.append(f"{split} ({' and '.join(options)})")
     return ", ".join(splits)

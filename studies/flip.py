@@ -1,8 +1,8 @@
 """Create tables of protein GB1 from the public benchmark FLIP: `python -m studies.flip [splits.zip]`.
 
 It writes data/raw/gb1/<split>.parquet for the runs `gb1-*`: `fitness`, `split`, and a column of 0 and 1 for each
-variable site and each amino acid, such as `site39_A`. Another target for regression is `fitness_rank` (the rank among training
-rows, from 0 to 1). Without a local archive, it is downloaded; existing tables are kept.
+variable site and each amino acid, such as `site39_A`. Another target for regression is `fitness_rank` (the rank among
+training rows, from 0 to 1). Without a local archive, it is downloaded; existing tables are kept.
 """
 
 import hashlib
