@@ -137,6 +137,15 @@ def test_the_answer_for_a_preference_has_its_prompt(raw):
     assert row.group == {"prompt": "what is 0 like"}
 
 
+def test_several_answers_to_a_prompt_have_a_row_each(tmp_path):
+    recipe = {"task": "query_ranking", "input": {"kind": "text_pair"} | Table(**WIDE, group="prompt").reading}
+    first, second = WIDE["text_pair"]
+    for answers, documents in ((["x", "y", "z"], [1, 2, 3]), ("x", None)):
+        (tmp_path / "best.jsonl").write_text(json.dumps({first: "a b", second: answers}))
+        [row] = rows.read([tmp_path / "best.jsonl"], recipe, Roles())
+        assert (row.documents and [*row.documents]) == documents
+
+
 def test_probabilities_of_preferences_are_as_sure_as_validation_was_right(monkeypatch):
     draws = np.random.default_rng(0)
     margins = draws.normal(0, 1, 4000)

@@ -623,8 +623,12 @@ class _Table:
         if self.columns.query is not None:
             yield from self._grouped(self.columns.query)
             return
+        has_answers = bool(self.columns.about.get("rejected")) and self.columns.rejected is None
         for number, cells in self._numbered():
-            yield self._row(number, cells)
+            row = self._row(number, cells)
+            # A model of preferences ranks several answers to a prompt.
+            documents = self.columns.documents_in(cells) if has_answers else None
+            yield row if documents is None else row._replace(documents=range(1, 1 + len(documents)))
 
     def _warn_without_id(self) -> None:
         """Warn if only some rows of an SVMlight file have the id of a document, so that none is used."""
