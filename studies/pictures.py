@@ -132,6 +132,11 @@ def _across(share: float) -> float:
     return 350 + 620 * share
 
 
+def _signed(number: str) -> str:
+    """Return a number with a minus sign in place of a hyphen."""
+    return number.replace("-", "\N{MINUS SIGN}")
+
+
 def _row(case: Case, baseline: Drawn, losses: list[Drawn], y: int) -> list[str]:
     """Return the drawing of a case: its title, and a line for the ranking loss and for the alternative."""
     shapes = [
@@ -142,7 +147,7 @@ def _row(case: Case, baseline: Drawn, losses: list[Drawn], y: int) -> list[str]:
         middle = y + 4 if len(losses) == 1 else y - 5 + 18 * number
         gains = (drawn.low, drawn.gain, drawn.high)
         low, gain, high = (_across(value / (1 - baseline.value)) for value in gains)
-        shown = f"{drawn.gain:+.3f}".replace("-", "\N{MINUS SIGN}")
+        shown = _signed(f"{drawn.gain:+.3f}")
         fill = drawn.kind if drawn.low > 0 or drawn.high < 0 else f"{drawn.kind} hollow"  # the interval includes 0
         shapes += [
             f'<path class="{drawn.kind}" stroke-width="3" d="M{low:.1f} {middle}H{high:.1f}"/>',
@@ -175,8 +180,8 @@ def pays() -> str:
     for tick in (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
         x = _across(tick)
         shapes.append(f'<path class="line" stroke-opacity="{1 if tick == 0 else 0.25}" d="M{x:.1f} 62V{y - 40}"/>')
-        label = f"{tick:.0%}".replace("-", "\N{MINUS SIGN}")
-        shapes.append(f'<text class="small" x="{x:.1f}" y="54" text-anchor="middle">{label}</text>')
+        label = f'<text class="small" x="{x:.1f}" y="54" text-anchor="middle">{_signed(f"{tick:.0%}")}</text>'
+        shapes.append(label)
     for number, kind in enumerate(("ranking", "other")):
         left = 620 + 120 * number
         shapes.append(f'<circle class="{kind}" cx="{left}" cy="19" r="6"/>')

@@ -204,8 +204,8 @@ class Deliveries:
             in_split = first[first["split"] == split]
             splits[split] = with_truth(table, self.first.examples, in_split, learned=split == "train")
         self.fitted = fitted_to(table, self.first.raw, self.first.examples, splits, reading)
-        later_rows = [self.first.examples.frame[self._is_later], *(later.examples.frame for later in self.later)]
         if table.has_names:
+            later_rows = [self.first.examples.frame[self._is_later], *(later.examples.frame for later in self.later)]
             self.fitted |= with_later_names(table, self.first.examples, pd.concat(later_rows), self.fitted["features"])
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
         self.known = 0
