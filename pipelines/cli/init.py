@@ -243,11 +243,7 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     lines.append(f"runs: {', '.join([comparison['baseline'], *comparison['runs']])}; seeds: {seeds} each, see --seeds")
     if rivals := comparison.get("rivals", []):
         lines.append(f"rivals: {', '.join(rivals)}: simple models to compare the runs with")
-    from pipelines.cli.starting_runs import UNMONITORED  # heavy
-
-    metric = comparison["metric"]
-    chosen_by = f"; epochs and settings are chosen by {UNMONITORED[metric]}" if metric in UNMONITORED else ""
-    lines.append(f"metric: {metric}, for the comparison and the gate{chosen_by}; to change: --metric")
+    lines.append(f"metric: {comparison['metric']}, for the comparison and the gate; to change: --metric")
     if "size" in dataset:
         lines.append(
             f"images: cropped to the central square, {dataset['size']} pixels per side (`size`; larger is slower); "

@@ -22,14 +22,13 @@ from rankgrad.datasets.tables.formats import format_of
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.lookup import did_you_mean
 
-__all__ = ["UNMONITORED", "blocks_of", "check_name", "examples_column", "is_skewed_up", "read_column", "starting_runs"]
+__all__ = ["blocks_of", "check_name", "examples_column", "is_skewed_up", "read_column", "starting_runs"]
 
 STARTING_RUNS, STARTING_RIVALS = (Path(__file__).with_name(f"starting_{name}.yaml") for name in ("runs", "rivals"))
 SMALLEST, SIZE, OPENED = 16, 64, 20  # pixels per side of images, and how many are opened for their sizes
 SKEWED, GRADES = 1.0, 10  # smallest skewness, and number of distinct targets, for a run on their log
 STEPS, STEPS_OF_PICTURES = 800, 400  # smallest number of training steps
 MOST_EPOCHS = 300  # even if they have fewer steps
-UNMONITORED = {"log_loss": "pair_accuracy"}  # metrics that no epoch is chosen by, and those that are in their place
 PATIENCE = {"text": 0.25}  # fraction of all epochs, else 0.5; the best epoch of linear models is one of the first
 CONVNET = {"name": "convnet", "args": {"channels": [32, 64, 96], "gradients": 2}}
 MODELS = {  # by input type
@@ -288,7 +287,7 @@ def _monitor_of(task: str, metric: str) -> dict[str, Any]:
         if not hasattr(options, "monitor"):
             continue
         for choice in get_args(get_type_hints(options)["monitor"]):
-            if choice in (UNMONITORED.get(metric, metric), *metric.split(".")) and choice != options.monitor:
+            if choice in (metric, *metric.split(".")) and choice != options.monitor:
                 return {phase: {"monitor": choice}} if phase else {"monitor": choice}
     return {}
 

@@ -82,7 +82,10 @@ def main(params: Settings, name: str) -> None:
 def _record(
     run: Run, tried: dict[Job, float], chosen: dict[int | None, int], validation: dict[Job, float]
 ) -> dict[str, Any]:
-    """Return the contents of `run.json`: the chosen setting, the best seed, and all validation results."""
+    """Return the contents of `run.json`: the chosen setting, the best seed, and all validation results.
+
+    A validation result is the best value of the metric that chose the epoch, negated if a lower value is better.
+    """
     settings = run.settings
     by_seed = _by_seed({job: value for job, value in validation.items() if job.fold != REGISTERED})
     record: dict[str, Any] = {
@@ -218,7 +221,7 @@ def _trained(params: Settings, name: str, jobs: list[Job], folder: Path) -> dict
         errors = [_job(params, name, job, str(folder), 0, None) for job in waiting]
     _check_failed({_named(settings, job): error for job, error in zip(waiting, errors, strict=True)}, name)
     results = {job: folder / _key(settings, job) / "result/validation.json" for job in jobs}
-    return {job: json.loads(path.read_text())["value"] for job, path in results.items()}
+    return {job: json.loads(path.read_text())["worth"] for job, path in results.items()}
 
 
 def _check_failed(errors: dict[str, str | None], name: str) -> None:
@@ -362,12 +365,12 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     history = list(epochs)
     if not accelerator.is_main_process:
         return
-    values = [epoch.value for _, epoch in history if epoch.monitor == history[0][1].monitor]
+    worths = [epoch.worth for _, epoch in history if epoch.monitor == history[0][1].monitor]
     task.finish(network, splits[1])
     with replaced_folder(folder / "result") as result:
         save_model(result, network)
         (result / "history.csv").write_bytes((folder / "history.csv").read_bytes())
-        (result / "validation.json").write_text(json.dumps({"value": max(values)}) + "\n")
+        (result / "validation.json").write_text(json.dumps({"worth": max(worths)}) + "\n")
     remove_folder(folder / "epochs")
 
 

@@ -294,3 +294,27 @@ def test_the_report_draws_preferences_by_their_weights(tmp_path, monkeypatch):
     log_loss = statistic.of_all()[statistic.names.index("log_loss")]
     chosen = 1 / (1 + np.exp(-np.array([2.0, -1.0])))
     assert log_loss == pytest.approx(-np.average(np.log(chosen), weights=[1, 9]))
+
+
+def test_log_loss_chooses_epochs_by_how_sure_scores_are():
+    """Of two epochs that order as many pairs right, the one whose wrong pairs are close is better."""
+    from accelerate import Accelerator  # heavy
+
+    options = {"epochs": 2, "batch_size": 4, "monitor": "log_loss"}
+    task = task_of("query_ranking", {"ranker": options})
+    val = Split(of_strings(["a", "b"] * 3), torch.tensor([1.0, 0] * 3), torch.full((3,), 2))
+    network = task.build(BAG, val, seed=0)
+    [phase] = task.phases(network, val, val, None, started=False, accelerator=Accelerator(cpu=True))
+    losses = []
+    for leads in ([3.0, 3, -1], [3.0, 3, -9], [30.0, 30, -10]):
+        scores = torch.tensor([[lead, 0.0] for lead in leads]).flatten()
+        phase.module.forward = lambda *_, scores=scores: scores.unsqueeze(1)
+        values = phase.validate(phase.module)
+        assert values["pair_accuracy"] == pytest.approx(2 / 3)
+        losses.append(values["log_loss"])
+    assert losses[0] < 0.6 < losses[1] < 0.7
+    assert losses[2] == pytest.approx(losses[0], rel=1e-3)  # the scale of scores is free
+    assert phase.lower_is_better
+    triples = Split(of_strings(["a", "b", "c"]), torch.tensor([1.0, 0, 0]), torch.full((1,), 3))
+    with pytest.raises(ValueError, match="log_loss"):
+        [*task.phases(network, val, triples, None, started=False, accelerator=Accelerator(cpu=True))]

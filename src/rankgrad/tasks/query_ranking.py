@@ -53,11 +53,15 @@ LOG_LOSS = Metric("log_loss", "log loss of p", True, shown=False, limits=(0, mat
 
 @dataclass(frozen=True, kw_only=True)
 class RankerOptions(BatchedPhase):
-    """Options of the ranker's training; `batch_size` counts queries, `monitor` decides on the best epoch."""
+    """Options of the ranker's training; `batch_size` counts queries, `monitor` decides on the best epoch.
 
-    monitor: Literal["mean_average_precision", "ndcg", "ndcg_at_5", "ndcg_at_10", "top_1", "pair_accuracy"] = (
-        "mean_average_precision"
-    )
+    `log_loss` is for pairs only: the log loss of the probability that the better document of a pair is preferred, with
+    scores on the scale that minimizes it, see `QueryRanking.finish`.
+    """
+
+    monitor: Literal[
+        "mean_average_precision", "ndcg", "ndcg_at_5", "ndcg_at_10", "top_1", "pair_accuracy", "log_loss"
+    ] = "mean_average_precision"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +121,12 @@ class Ranker(SplitPhase):
         super().__init__(name, network, train, val, *arguments, **options)
         self.queries, self.val_queries = _queries(self.inputs, train), _queries(self.val_inputs, val)
         self.rows = len(train)
+        self.lower_is_better = self.monitor == LOG_LOSS.name
+        if self.lower_is_better and not _are_pairs(val):
+            raise ValueError(
+                f"monitor: {self.monitor} compares the two documents of a query, but the validation split has queries of "
+                f"{int(self.val_queries.sizes.max())} documents; choose another, such as pair_accuracy"
+            )
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         queries, documents = self.queries, self.queries.documents(rows)
@@ -143,12 +153,17 @@ class Ranker(SplitPhase):
 
     def validate(self, module: Any) -> dict[str, float]:
         queries = self.val_queries
-        scores, mask = padded(_scores(module, queries), queries.sizes)
+        flat = _scores(module, queries)
+        scores, mask = padded(flat, queries.sizes)
         check_scores(scores, mask=mask)
         values = metrics_of(scores, padded(queries.relevance, queries.sizes)[0], mask).numpy()
         rows, weight = np.arange(len(mask)), None if queries.weight is None else queries.weight.numpy()
         means = mean_over(values, rows, weight).tolist()
-        return {metric.name: mean for metric, mean in zip(METRICS, means, strict=True)}
+        result = {metric.name: mean for metric, mean in zip(METRICS, means, strict=True)}
+        if self.monitor == LOG_LOSS.name:
+            leads, weight = _weighted_leads(flat, self.val)
+            result[LOG_LOSS.name] = _log_losses(leads, weight, _preference_scale(leads, weight).view(1)).item()
+        return result
 
 
 class QueryRanking(Task):
@@ -281,20 +296,13 @@ class QueryRanking(Task):
         Training makes differences too large if it separates all its pairs. The scale minimizes the log loss of the
         validation pairs and of two more, which have their mean difference and opposite preferences.
         """
-        assert val.sizes is not None
-        if not bool((val.sizes == 2).all()):
+        if not _are_pairs(val):
             return
         network.eval()
         network.recipe.pop("preference_scale", None)
-        leads, pairs = _leads(self.scores(network, val.inputs, val.sizes), val.truth, val.sizes)
-        if not leads.any():
-            return
-        weight = torch.ones_like(leads) if val.weight is None else val.weight[pairs].double()
-        weight = torch.cat([weight / weight.mean(), torch.ones(2, dtype=torch.float64)])
-        usual = leads[leads != 0].abs().mean()
-        scales = torch.logspace(-2, 2, 401, dtype=torch.float64) / usual
-        losses = softplus(-scales.unsqueeze(1) * torch.cat([leads, usual.view(1), -usual.view(1)])) @ weight
-        network.recipe["preference_scale"] = scales[losses.argmin()].item()
+        leads, weight = _weighted_leads(self.scores(network, val.inputs, val.sizes), val)
+        if leads.any():
+            network.recipe["preference_scale"] = _preference_scale(leads, weight).item()
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         """Draw the relevance of the first documents of each query, in the true order and in the predicted order.
@@ -345,6 +353,32 @@ def _leads(scores: Tensor, relevance: Tensor, sizes: Tensor) -> tuple[Tensor, Te
     (first, second), (first_truth, second_truth) = scores[pairs].double().view(-1, 2).T, relevance[pairs].view(-1, 2).T
     signs = (first_truth - second_truth).sign()
     return ((first - second) * signs)[signs != 0], (sizes == 2).nonzero().squeeze(1)[signs != 0]
+
+
+def _are_pairs(split: Split) -> bool:
+    return bool((split.sizes == 2).all())
+
+
+def _weighted_leads(scores: Tensor, split: Split) -> tuple[Tensor, Tensor]:
+    """Return the leads of the pairs of a split, see `_leads`, and their weights, with mean 1."""
+    leads, pairs = _leads(scores, split.truth, split.sizes)
+    weight = torch.ones_like(leads) if split.weight is None else split.weight[pairs].double()
+    return leads, weight / weight.mean()
+
+
+def _preference_scale(leads: Tensor, weight: Tensor) -> Tensor:
+    """Return the scale that makes leads log odds; 1 if they are all 0. Two more pairs keep it finite, see `finish`."""
+    if not leads.any():
+        return torch.ones((), dtype=torch.float64)
+    usual = leads[leads != 0].abs().mean()
+    scales = torch.logspace(-2, 2, 401, dtype=torch.float64) / usual
+    leads, weight = torch.cat([leads, usual.view(1), -usual.view(1)]), torch.cat([weight, torch.ones(2).double()])
+    return scales[_log_losses(leads, weight, scales).argmin()]
+
+
+def _log_losses(leads: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
+    """Return the mean log loss of the probabilities that the preferred documents are preferred, for each scale."""
+    return softplus(-scales.unsqueeze(1) * leads) @ (weight / weight.sum())
 
 
 def _scored(network: Any, inputs: Tensor, sizes: Tensor) -> Tensor:

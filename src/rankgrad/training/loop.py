@@ -133,10 +133,12 @@ class _Training:
                 f"{self.name}: {monitor} is not defined for the validation split, so no epoch is the best: expected "
                 "rows that have it, such as different targets, or a relevant document"
             )
-        best = self.progress.is_best(validation[monitor], lower_is_better=self.phase.lower_is_better)
-        if best:
+        epoch = Epoch(number, loss, validation, True, rate, monitor, self.phase.lower_is_better)
+        if all(epoch.worth > earlier.worth for earlier in self.progress.epochs):
             self.progress.best_state = copied(self.module)
-        self.progress.epochs.append(Epoch(number, loss, validation, best, rate, monitor))
+        else:
+            epoch = replace(epoch, best=False)
+        self.progress.epochs.append(epoch)
         self._keep(number)
         return self.progress.epochs[-1]
 
@@ -277,9 +279,8 @@ def train(
     best: dict[int, tuple[float, dict[str, Tensor]]] = {}  # by the module that a phase trains
     count = 0
     for phase in task.phases(network, train_split, val_split, objective, started=started, accelerator=accelerator):
-        # The best value and weights of an earlier phase that trained the same module.
-        best_before, epochs_before, values = best.get(id(phase.module)), count, []
-        sign = -1 if phase.lower_is_better else 1
+        # The best worth and weights of an earlier phase that trained the same module.
+        best_before, epochs_before, worths = best.get(id(phase.module)), count, []
         epochs = fit(
             phase,
             # Each phase draws different batches: seeds of users are below 2^31.
@@ -293,13 +294,13 @@ def train(
             for epoch in epochs:
                 count = epochs_before + epoch.number
                 objective.epoch = count + 1
-                values.append(sign * epoch.value)
-                is_better = best_before is None or values[-1] > best_before[0]
+                worths.append(epoch.worth)
+                is_better = best_before is None or epoch.worth > best_before[0]
                 yield phase.name, replace(epoch, number=count, best=epoch.best and is_better)
-        if best_before is not None and best_before[0] >= max(values):
+        if best_before is not None and best_before[0] >= max(worths):
             phase.module.load_state_dict(best_before[1])
         else:
-            best[id(phase.module)] = max(values), copied(phase.module)
+            best[id(phase.module)] = max(worths), copied(phase.module)
     if not count:
         raise ValueError(f"{name}: no epochs in any phase, expected at least one")
     network.eval()

@@ -26,6 +26,7 @@ class Epoch:
         best: whether the monitored metric is the best so far.
         learning_rate: the learning rate of the last step.
         monitor: the validation metric that decides.
+        lower_is_better: whether a lower value of that metric is better.
     """
 
     number: int
@@ -34,11 +35,17 @@ class Epoch:
     best: bool
     learning_rate: float
     monitor: str
+    lower_is_better: bool
 
     @property
     def value(self) -> float:
         """The value of the monitored metric."""
         return self.validation[self.monitor]
+
+    @property
+    def worth(self) -> float:
+        """The value of the monitored metric, negated if a lower value is better: the best epoch has the largest worth."""
+        return -self.value if self.lower_is_better else self.value
 
 
 class Progress:
@@ -52,11 +59,6 @@ class Progress:
     def since_best(self) -> int:
         """The number of epochs since the best one."""
         return next((since for since, epoch in enumerate(reversed(self.epochs)) if epoch.best), 0)
-
-    def is_best(self, value: float, *, lower_is_better: bool) -> bool:
-        """Return whether a value of the monitored metric is better than all before."""
-        sign = -1 if lower_is_better else 1
-        return all(sign * value > sign * epoch.value for epoch in self.epochs)
 
     def state_dict(self) -> dict[str, Any]:
         return {"epochs": [asdict(epoch) for epoch in self.epochs], "best_state": self.best_state}
