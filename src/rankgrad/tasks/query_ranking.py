@@ -124,8 +124,8 @@ class Ranker(SplitPhase):
         self.lower_is_better = self.monitor == LOG_LOSS.name
         if self.lower_is_better and not _are_pairs(val):
             raise ValueError(
-                f"monitor: {self.monitor} compares the two documents of a query, but the validation split has queries of "
-                f"{int(self.val_queries.sizes.max())} documents; choose another, such as pair_accuracy"
+                f"monitor: {self.monitor} is for queries of two documents, but the validation split has some of "
+                f"{int(self.val_queries.sizes.max())}; choose another, such as pair_accuracy"
             )
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:

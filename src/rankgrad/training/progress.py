@@ -44,7 +44,7 @@ class Epoch:
 
     @property
     def worth(self) -> float:
-        """The value of the monitored metric, negated if a lower value is better: the best epoch has the largest worth."""
+        """The monitored metric, negated if a lower value is better, so that the best epoch has the largest worth."""
         return -self.value if self.lower_is_better else self.value
 
 
