@@ -91,7 +91,9 @@ def blocks_of(
     if metric is None:
         is_binary = form == "query_ranking" and "binary" in conditions
         metric = "mean_average_precision" if is_binary else starting["metric"]
-    count, monitor = _training_count(table, folder), _monitor_of(task, metric)
+    count = _training_count(table, folder)
+    # Among few pairs, log loss tells better than accuracy which model orders others right.
+    monitor = {} if form == "preferences" else _monitor_of(task, metric)
     of_input = starting.get("training", {}).get(input_type.name, {})
     steps = STEPS_OF_PICTURES if input_type.pictures else STEPS
     by_loss = _runs_for(starting["runs"], conditions, table, truth)

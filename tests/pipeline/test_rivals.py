@@ -31,8 +31,8 @@ from rankgrad.inputs.features import of_tensor
 from rankgrad.inputs.image import of_tensor as pictures_of
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.io.results import Row, minus
-from rankgrad.models.backbones._fitted import FittedBackbone
 from rankgrad.models.backbones._gradients import oriented_gradients
+from rankgrad.models.fitted import FittedBackbone
 from rankgrad.models.network import made
 from rankgrad.plain_text import PAIR
 from rankgrad.training.loop import train

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count, check_positive
-from rankgrad.models.backbones._fitted import FittedBackbone, on_one_thread, target_of, weight_of
+from rankgrad.models.fitted import FittedBackbone, on_one_thread, target_of, weight_of
 
 __all__ = ["BoostedTrees"]
 
@@ -63,7 +63,7 @@ class BoostedTrees(FittedBackbone):
         self.values = nn.Parameter(torch.zeros(shape, dtype=torch.float64))
         self.means = nn.Parameter(torch.zeros(outputs))
 
-    def _fit(self, split: Any) -> None:
+    def set_weights(self, split: Any) -> None:
         from sklearn.ensemble import HistGradientBoostingRegressor
 
         features, target, weight = split.inputs.items.double().numpy(), target_of(split), weight_of(split)

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from rankgrad.checks import check_count
 from rankgrad.inputs.features import of_tensor
-from rankgrad.models.backbones._fitted import FittedBackbone
 from rankgrad.models.backbones._gradients import DIRECTIONS, binned, oriented_gradients
 from rankgrad.models.backbones.ridge import Ridge
+from rankgrad.models.fitted import FittedBackbone
 
 __all__ = ["HOGRidge"]
 
@@ -58,7 +58,7 @@ class HOGRidge(FittedBackbone):
         self.ridge = Ridge(features=features, outputs=outputs, penalty=penalty)
         self.of_roots = nn.Buffer(torch.tensor(True))  # so that a model of an older version, without roots, is refused
 
-    def _fit(self, split: Any) -> None:
+    def set_weights(self, split: Any) -> None:
         inputs = split.inputs
         described = inputs.of_rows(torch.cat([self._described(pictures) for pictures in inputs.parts()]))
         self.ridge.fit(replace(split, inputs=of_tensor(described)))

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from rankgrad.checks import check_count, check_positive
 from rankgrad.layers import ScoreLayer
-from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights
 from rankgrad.models.backbones.perceptron import QUANTILE_RANGE, Perceptron
+from rankgrad.models.fitted import FittedBackbone, linear_weights
 
 __all__ = ["Ridge"]
 
@@ -54,7 +54,7 @@ class Ridge(FittedBackbone):
         self.standardized = Perceptron(features=features, hidden=[], quantiles=pieces > 0)
         self.scores = ScoreLayer(features * (1 + pieces), outputs)
 
-    def _fit(self, split: Any) -> None:
+    def set_weights(self, split: Any) -> None:
         self.standardized.fit(split)
         values = self._values(split.inputs.items).double().numpy()
         weights, biases = linear_weights(values, split, self.penalty)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_positive
-from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights, sparse_rows
 from rankgrad.models.backbones._word_numbers import CountingBackbone, check_words, sides
+from rankgrad.models.fitted import FittedBackbone, linear_weights, sparse_rows
 
 __all__ = ["WordCounts"]
 
@@ -57,7 +57,7 @@ class WordCounts(FittedBackbone, CountingBackbone):
         self.weights = nn.Parameter(torch.zeros(len(self.vocabulary), outputs))
         self.biases = nn.Parameter(torch.zeros(outputs))
 
-    def _fit(self, split: Any) -> None:
+    def set_weights(self, split: Any) -> None:
         self.fit_rarity(split.inputs.items)
         weights, biases = linear_weights(self._matrix(split.inputs.items), split, self.penalty)
         with torch.no_grad():

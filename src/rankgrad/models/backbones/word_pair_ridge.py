@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_positive
-from rankgrad.models.backbones._fitted import FittedBackbone, linear_weights, sparse_rows
 from rankgrad.models.backbones._word_numbers import WordBackbone, both_sides, number_of_pair, sides
+from rankgrad.models.fitted import FittedBackbone, linear_weights, sparse_rows
 from rankgrad.plain_text import PAIR
 
 __all__ = ["WordPairRidge"]
@@ -84,7 +84,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         self.weights = nn.Parameter(torch.zeros(sum(self.sizes), outputs))
         self.biases = nn.Parameter(torch.zeros(outputs))
 
-    def _fit(self, split: Any) -> None:
+    def set_weights(self, split: Any) -> None:
         texts = split.inputs.items
         self._fit_rarity(texts)
         lengths = torch.cat([sides(tokens, self.pair)[1].sum(1) for tokens in self.chunks(texts)]).double()

@@ -1,4 +1,4 @@
-"""Shared code of models that scikit-learn fits to a training split when the network is built."""
+"""Models that are fitted to a training split at once, when the network is built, for example by scikit-learn."""
 
 from contextlib import AbstractContextManager
 from typing import Any
@@ -15,7 +15,10 @@ __all__ = ["FittedBackbone", "linear_weights", "on_one_thread", "sparse_rows", "
 class FittedBackbone(Backbone):
     """A model whose weights `fit` sets when the network is built, so that the training loop only validates it.
 
-    Its outputs (n, outputs) are the scores: use it with the head `identity`.
+    A subclass has the type of its `input`, such as `features`, and the number of its scores, `size`, and implements
+    `set_weights` and `forward`. Its outputs (n, size) are the scores: use it with the head `identity`. What was fitted
+    must be in parameters and buffers whose shapes its arguments decide, since a model is saved as these arguments and
+    numbers.
     """
 
     maps, small = False, True
@@ -23,11 +26,11 @@ class FittedBackbone(Backbone):
 
     def fit(self, split: Any) -> None:
         """Fit the weights to a training split, see `rankgrad.datasets.files.splits.Split`; no training changes them."""
-        self._fit(split)
+        self.set_weights(split)
         self.requires_grad_(False)
 
-    def _fit(self, split: Any) -> None:
-        """Set the weights."""
+    def set_weights(self, split: Any) -> None:
+        """Set the weights, given a training split: `split.inputs.items`, `target_of(split)`, and `weight_of(split)`."""
         raise NotImplementedError
 
     def freeze(self, which: Freeze) -> None:

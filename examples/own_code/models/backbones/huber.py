@@ -1,0 +1,35 @@
+"""A linear model that scikit-learn fits: Huber regression, in which outliers count little."""
+
+from typing import Any
+
+import torch
+from sklearn.linear_model import HuberRegressor
+from torch import Tensor
+
+from rankgrad.models.fitted import FittedBackbone, target_of, weight_of
+
+__all__ = ["Huber"]
+
+
+class Huber(FittedBackbone):
+    input = "features"  # the type of input that it reads
+
+    def __init__(self, *, features: int, outputs: int, penalty: float = 1e-4):
+        super().__init__()
+        self.penalty, self.size = penalty, outputs  # `size` is the number of scores
+        self.scores = torch.nn.Linear(features, outputs, dtype=torch.float64)
+
+    def set_weights(self, split: Any) -> None:
+        """Fit each score, and copy what was fitted into weights, which are saved without pickle."""
+        vectors = split.inputs.items.double()
+        means, deviations = vectors.mean(dim=0), vectors.std(dim=0).clamp(min=1e-9)
+        standardized = ((vectors - means) / deviations).numpy()
+        with torch.no_grad():
+            for number, target in enumerate(target_of(split).T):
+                model = HuberRegressor(alpha=self.penalty).fit(standardized, target, weight_of(split))
+                slopes = torch.from_numpy(model.coef_) / deviations
+                self.scores.weight[number] = slopes
+                self.scores.bias[number] = model.intercept_ - slopes @ means
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        return self.scores(vectors.double()).float()
