@@ -121,12 +121,17 @@ class Project:
         return output
 
     def replace(self, file: str, old: str, new: str) -> None:
-        path = self.folder / file
-        assert path.read_text().count(old) >= 1, f"{old!r} is not in {file}"
-        path.write_text(path.read_text().replace(old, new))
+        edit(self.folder / file, old, new)
 
     def read(self, file: str) -> str:
         return (self.folder / file).read_text()
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    """Replace a text of a file wherever it stands."""
+    text = file.read_text()
+    assert old in text, f"{old!r} is not in {file}"
+    file.write_text(text.replace(old, new))
 
 
 def shorten(file: Path) -> None:
@@ -175,13 +180,13 @@ def git(*words: str) -> str:
     return subprocess.run(["git", *person, *words], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def small_ranker(*, size: int = 32, colors: int = 1):
+def small_ranker(*, size: int = 32):
     """An untrained label ranker of ten labels."""
     from rankgrad.io.checkpoints import build
 
     args = {"backbone": {"name": "convnet", "args": {"channels": [4, 8]}}, "head": {"name": "linear"}, "hidden": 8}
-    network = build("models", "label_ranker", args, seed=1, outputs=10, colors=colors).eval()
-    image = {"kind": "image", "colors": colors, "height": size, "width": size}
+    network = build("models", "label_ranker", args, seed=1, outputs=10, colors=1).eval()
+    image = {"kind": "image", "colors": 1, "height": size, "width": size}
     network.recipe |= {"task": "label_ranking", "input": image}
     return network
 
@@ -321,7 +326,7 @@ def wait_for(condition, patience: float = 60.0, *, every: float = 0.02):
 
 
 @contextmanager
-def listening(answer, *, port: int = 0):
+def listening(answer):
     """A server of this machine: its address, and the path, headers and JSON of each request that it has heard.
 
     `answer` makes a status and JSON of a request.
@@ -339,7 +344,7 @@ def listening(answer, *, port: int = 0):
 
         do_GET = do_POST = respond
 
-    with ThreadingHTTPServer(("127.0.0.1", port), Server) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}", heard
         server.shutdown()
@@ -379,7 +384,7 @@ def store_in(folder: Path, database: Path):
 
 
 @contextmanager
-def killed_in(call: str, is_last=lambda *arguments: True):
+def killed_in(call: str, is_last):
     """What is done within it is killed in the call of MLflow's client that is the last one by its arguments."""
     import mlflow
 

@@ -86,8 +86,10 @@ class TestText:
 @pytest.fixture(scope="module")
 def served():
     """Servers of networks of text and of features with names."""
-    folders = {kind: folder_of(f"score_ranking of {kind}") for kind in ("text", "features")}
-    return {kind: TestClient(app_of(folder), raise_server_exceptions=False) for kind, folder in folders.items()}
+    servers = {}
+    for kind in ("text", "features"):
+        servers[kind] = TestClient(app_of(folder_of(f"score_ranking of {kind}")), raise_server_exceptions=False)
+    return servers
 
 
 def cells(brand: str) -> dict:

@@ -11,6 +11,7 @@ from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -47,9 +48,9 @@ def save(folder: Path, names: list[str], kind: str = "JPEG") -> None:
         path.write_bytes(encoded(smooth(number), kind))
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, *lines: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_text("\n".join(lines))
 
 
 # Each writes made-up rows in a public layout, and returns the truth of each row by its name.
@@ -57,16 +58,14 @@ def write(path: Path, text: str) -> None:
 
 def make_voc2007(raw: Path) -> dict[str, list[int]]:
     """Every fourth class is on a photograph, and the one before is difficult to see."""
-    numbers, truth = [f"{row:06}" for row in range(ROWS)], {}
+    numbers = [f"{row:06}" for row in range(ROWS)]
     save(raw / voc2007.HOME / "JPEGImages", [f"{number}.jpg" for number in numbers])
     flags = np.array([1, 0, -1, -1])[np.add.outer(np.arange(ROWS), np.arange(20)) % 4]
     for column, name in enumerate(voc2007.CLASSES):
         for first, split in enumerate(SPLITS):
             rows = [f"{numbers[row]} {flags[row, column]:2d}" for row in range(first, ROWS, 3)]
-            write(raw / voc2007.HOME / f"ImageSets/Main/{name}_{split}.txt", "\n".join(rows))
-    for number, of_row in zip(numbers, flags, strict=True):
-        truth[number] = (of_row >= 0).astype(int).tolist()
-    return truth
+            write(raw / voc2007.HOME / f"ImageSets/Main/{name}_{split}.txt", *rows)
+    return dict(zip(numbers, (flags >= 0).astype(int).tolist(), strict=True))
 
 
 def make_coco_captions(raw: Path) -> dict[str, list[str]]:
@@ -95,15 +94,14 @@ def make_lamem(raw: Path) -> dict[str, float]:
     lines = [f"{name}{', ' if '1' in name else ' '}{target}" for name, target in truth.items()]
     for fold in (1, 2):
         for number, split in enumerate(SPLITS):
-            write(raw / f"splits/{split}_{fold}.txt", "\ufeff" + "\n".join(lines[(number - fold) % 3 :: 3]))
+            first, *others = lines[(number - fold) % 3 :: 3]
+            write(raw / f"splits/{split}_{fold}.txt", f"\ufeff{first}", *others)
     save(raw / "images", [*truth])
     return truth
 
 
 def film(path: Path, frames: int, codec: str = "mpeg4", tint: int = 0) -> None:
     """Write a video whose frame k is gray of level 8 k, less a tint of blue."""
-    from PIL import Image
-
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(path), "w") as container:
         stream = container.add_stream(codec, rate=10)
@@ -120,7 +118,7 @@ def make_videomem(raw: Path) -> dict[str, float]:
     for row in range(ROWS):
         film(raw / f"sources/clip{row}.mp4", 27, tint=10 * row)
         lines.append(f"clip{row}.mp4,{row / ROWS},38,0.5")
-    write(raw / "ground-truth/ground-truth_dev-set.csv", "\n".join(lines) + "\n")
+    write(raw / "ground-truth/ground-truth_dev-set.csv", *lines)
     return {f"clip{row}.mp4": row / ROWS for row in range(ROWS)}
 
 
@@ -132,7 +130,7 @@ def make_arc(raw: Path) -> dict[str, list[int]]:
         lines.append(f"{row}.jpg,{','.join(labels)}{',' * (3 - len(labels))}")
         truth[f"images/{row}.jpg"] = [(labels[::-1].find(label)) + 1 for label in "abc"]
     save(raw, [*truth])
-    write(raw / "labels.csv", "\n".join(lines))
+    write(raw / "labels.csv", *lines)
     return truth
 
 
@@ -140,7 +138,7 @@ def make_solar_cells(raw: Path) -> dict[str, float]:
     truth = {f"images/{row}.png": row % 4 / 3 for row in range(ROWS)}
     save(raw / "data", [*truth], "PNG")
     lines = [f"{name}  {grade:<18} {'mono' if grade else 'poly'}" for name, grade in truth.items()]
-    write(raw / "data/labels.csv", "\n".join(lines))
+    write(raw / "data/labels.csv", *lines)
     return truth
 
 
@@ -177,8 +175,8 @@ def make_graded_search(raw: Path) -> dict[str, list[int]]:
     grades = {str(query): [(query + place) % 5 for place in range(query % 4 + 2)] for query in range(ROWS)}
     for name, of_file in (("rank.train", [*grades][:-3]), ("rank.test", [*grades][-3:])):
         lines = [f"{grade} {query}:0.5 300:{grade}" for query in of_file for grade in grades[query]]
-        write(raw / name, "\n".join(lines).replace(" 0:0.5", ""))
-        write(raw / f"{name}.query", "\n".join(str(len(grades[query])) for query in of_file))
+        write(raw / name, *(line.replace(" 0:0.5", "") for line in lines))
+        write(raw / f"{name}.query", *(str(len(grades[query])) for query in of_file))
     return grades
 
 
@@ -219,13 +217,13 @@ def make_cranfield(raw: Path) -> dict[str, list[int]]:
         documents.append(f"<doc><docno>{row}</docno>{text}</doc>")
         questions.append(f"<top><num> {7 * row}</num><title>what of\nword{row}</title></top>")
     documents.append(f"<doc><docno>{ROWS}</docno><title></title><text></text></doc>")
-    write(raw / "cran.all.1400.xml", "\n".join(documents))
-    write(raw / "cran.qry.xml", "\n".join(questions))
+    write(raw / "cran.all.1400.xml", *documents)
+    write(raw / "cran.qry.xml", *questions)
     judged = []
     for row in range(1, ROWS + 1):
         grades = {row: 1, row % ROWS + 1: -1, ROWS + 1: 1, 9 * ROWS: 1}
         judged += [f"{row} 0 {document} {grade}" for document, grade in grades.items()]
-    write(raw / "cranqrel.trec.txt", "\n".join(judged))
+    write(raw / "cranqrel.trec.txt", *judged)
     best_first = [1] + [0] * (ROWS - 1)
     return {str(row): best_first for row in range(1, ROWS + 1)}
 
@@ -291,13 +289,14 @@ def test_made_up_rows_in_the_public_layout_become_a_table_that_its_block_reads(n
     raw.mkdir(parents=True)
     truth = globals()[f"make_{name}"](raw)
     convert(converter.table, converter.BLOCK)
-    folds = {"folds": 3} if "folds" in converter.BLOCK else {}
-    block = converter.BLOCK | ({"size": SIZE} if "size" in converter.BLOCK else {}) | folds
+    smaller = {"size": SIZE, "folds": 3}
+    block = {key: smaller.get(key, value) for key, value in converter.BLOCK.items()}
     settings = check_shapes(params_of({"datasets": {name: block}}))
     data.main(settings, name)
     assert refusal(settings, name) is None
     splits = {path.stem: pq.read_table(path) for path in Path(f"data/{name}").glob("*.parquet")}
-    rows = [row for table in ([splits["train"]] if folds else splits.values()) for row in table.to_pylist()]
+    tables = [splits["train"]] if "folds" in block else splits.values()
+    rows = pa.concat_tables(tables).to_pylist()
     assert sorted(row["name"] for row in rows) == sorted(truth)
     column = next(column for column in TRUTHS if column in rows[0])
     if name == "voc2007":  # what is difficult to see is ignored

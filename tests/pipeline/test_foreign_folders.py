@@ -11,7 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -34,6 +33,11 @@ pytest.importorskip("timm")
 transformers = pytest.importorskip("transformers")
 
 BERT, TOKENIZER = FILES["config"], FILES["tokenizer"]
+
+
+def encoder(**files: Any) -> dict[str, Any]:
+    """Return the block of a text encoder, some of whose files are others."""
+    return {"name": "transformer", "files": FILES | files}
 
 
 class Payload:
@@ -102,8 +106,8 @@ def stranger(tmp_path, monkeypatch):
         stranger.requests.append(address)
         raise OSError("no network in this test")
 
-    monkeypatch.setattr(socket.socket, "connect", lambda self, address: refuse(address))
-    monkeypatch.setattr(socket.socket, "connect_ex", lambda self, address: refuse(address))
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     yield stranger
     assert not stranger.ran
@@ -111,15 +115,13 @@ def stranger(tmp_path, monkeypatch):
 
 
 def test_the_payloads_would_run(tmp_path, monkeypatch):
-    for run in ("pickle", "code"):
-        stranger = Stranger(tmp_path / run)
-        if run == "pickle":
-            torch.load(stranger.folder / "evil.pth", weights_only=False)
-        else:
-            monkeypatch.syspath_prepend(stranger.folder / "code")
-            import_module("modeling_evil")
-            del sys.modules["modeling_evil"]
-        assert stranger.ran
+    pickled, coded = (Stranger(tmp_path / name) for name in ("pickle", "code"))
+    torch.load(pickled.folder / "evil.pth", weights_only=False)
+    monkeypatch.syspath_prepend(coded.folder / "code")
+    import_module("modeling_evil")
+    del sys.modules["modeling_evil"]
+    assert pickled.ran
+    assert coded.ran
 
 
 TIMM = {"model_type": "timm_wrapper", "architecture": "test_resnet"}
@@ -145,9 +147,8 @@ CONFIGS = {
 class TestEncoders:
     @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
     def test_a_configuration_gets_no_code_and_no_request(self, config, stranger):
-        files = {"config": config, "tokenizer": TOKENIZER}
         with pytest.raises(ValueError, match="config: "):
-            load_model(stranger.model({"name": "transformer", "files": files}))
+            load_model(stranger.model(encoder(config=config)))
         (stranger.folder / "model.json").unlink()
         start = with_files({"backbone": {"name": "transformer", "args": {}}}, stranger.encoder(config))
         with pytest.raises(ValueError, match="config: "):
@@ -161,8 +162,7 @@ class TestEncoders:
             "auto_map": None, "quantization_config": None, "attn_implementation": None,
             "index_path": "PICKLE", "checkpoint": "PICKLE", "_commit_hash": "0", "unknown": {"file": "PICKLE"},
         }  # fmt: skip
-        config = stranger.told(BERT | harmless)
-        backbone = made("models.backbones", {"name": "transformer", "files": FILES | {"config": config}})
+        backbone = made("models.backbones", encoder(config=stranger.told(BERT | harmless)))
         assert backbone(backbone.tokenize(["a b"])).shape == (1, 8)
         assert str(stranger.folder) not in str(backbone.network.config.to_dict())
 
@@ -172,7 +172,7 @@ class TestEncoders:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(transformers.AutoModel, "from_config", lambda *_, **__: HfApi().model_info("evil/model"))
         with pytest.raises(ValueError, match="offline mode is enabled"):
-            made("models.backbones", {"name": "transformer", "files": FILES})
+            made("models.backbones", encoder())
         assert constants.HF_HUB_OFFLINE is False
 
     @pytest.mark.parametrize("model_type", ENCODERS)
@@ -266,19 +266,17 @@ class TestTokenizers:
                  {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}, {"type": "StripAccents"},
                  {"type": "Prepend", "prepend": "\u2581"}]  # fmt: skip
         changed = TOKENIZER | {"normalizer": {"type": "Sequence", "normalizers": steps}}
-        backbone = made("models.backbones", {"name": "transformer", "files": {"config": BERT, "tokenizer": changed}})
+        backbone = made("models.backbones", encoder(tokenizer=changed))
         assert backbone.tokenize(["a ``b``"]).shape[0] == 1
 
     @pytest.mark.parametrize("change", TOKENIZERS.values(), ids=TOKENIZERS)
     def test_an_odd_tokenizer_is_refused(self, change, stranger):
-        files = {"config": BERT, "tokenizer": TOKENIZER | change}
         with pytest.raises(ValueError, match="not the files of a text encoder"):
-            load_model(stranger.model({"name": "transformer", "files": files}))
+            load_model(stranger.model(encoder(tokenizer=TOKENIZER | change)))
 
     def test_what_a_tokenizer_has_against_a_text_is_an_error_of_that_text(self):
         words = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "no"}
-        files = {"config": BERT, "tokenizer": TOKENIZER | {"model": words}}
-        backbone = made("models.backbones", {"name": "transformer", "files": files})
+        backbone = made("models.backbones", encoder(tokenizer=TOKENIZER | {"model": words}))
         with pytest.raises(ValueError, match="tokenizer: "):
             backbone.tokenize(["b"])
 
@@ -294,7 +292,7 @@ BACKBONES: dict[str, Any] = {
     "a module of Python": {"name": "os", "args": {}},
     "a path to a module": {"name": "../../../code/modeling_evil", "args": {}},
     "files that are no object": {"name": "transformer", "files": "CODE"},
-    "an encoder from the Hub": {"name": "transformer", "files": {"config": "evil/model", "tokenizer": "evil/model"}},
+    "an encoder from the Hub": encoder(config="evil/model", tokenizer="evil/model"),
 }  # fmt: skip
 
 
@@ -332,10 +330,6 @@ class TestModels:
             load_model(folder)
 
 
-def read_whole(path: Path) -> pd.DataFrame:
-    return read_sheet([path], lambda names: names, kind=None, encoding="utf-8", head=None).frame
-
-
 def test_published_weights_in_a_cache_are_not_unpickled(stranger, monkeypatch):
     monkeypatch.setattr(torch.hub, "_hub_dir", str(stranger.folder))
     (stranger.folder / "checkpoints").mkdir()
@@ -345,19 +339,19 @@ def test_published_weights_in_a_cache_are_not_unpickled(stranger, monkeypatch):
         lookup.find("models.backbones", "torchvision").published("resnet18")
 
 
-class TestTables:
-    def test_types_of_arrow_are_not_unpickled(self, stranger):
-        kind = {b"ARROW:extension:name": b"arrow.py_extension_type",
-                b"ARROW:extension:metadata": pickle.dumps(Payload(stranger.folder / "ran"))}  # fmt: skip
-        field = pa.field("a", pa.int64(), metadata=kind)
-        pandas = json.dumps({"index_columns": [], "columns": [
-            {"name": "a", "field_name": "a", "pandas_type": "object", "numpy_type": "object",
-             "metadata": {"encoding": "pickle"}}]})  # fmt: skip
-        table = pa.table({"a": [1, 2]}, schema=pa.schema([field], metadata={b"pandas": pandas.encode()}))
-        path = stranger.folder / "x.parquet"
-        pq.write_table(table, path)
-        assert names_in(path, "parquet") == ["a"]
-        assert read_whole(path)["a"].tolist() == [1, 2]
+def test_types_of_arrow_are_not_unpickled(stranger):
+    kind = {b"ARROW:extension:name": b"arrow.py_extension_type",
+            b"ARROW:extension:metadata": pickle.dumps(Payload(stranger.folder / "ran"))}  # fmt: skip
+    field = pa.field("a", pa.int64(), metadata=kind)
+    pandas = json.dumps({"index_columns": [], "columns": [
+        {"name": "a", "field_name": "a", "pandas_type": "object", "numpy_type": "object",
+         "metadata": {"encoding": "pickle"}}]})  # fmt: skip
+    table = pa.table({"a": [1, 2]}, schema=pa.schema([field], metadata={b"pandas": pandas.encode()}))
+    path = stranger.folder / "x.parquet"
+    pq.write_table(table, path)
+    assert names_in(path, "parquet") == ["a"]
+    sheet = read_sheet([path], lambda names: names, kind=None, encoding="utf-8", head=None)
+    assert sheet.frame["a"].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("address", ["https://evil.example/x", "models://evil.example/m/1"])

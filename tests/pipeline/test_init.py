@@ -54,13 +54,14 @@ def german(number, digits):
 def write(folder, **columns):
     """Write a table, and return its path: CSV where each cell is a text or a number, else Parquet."""
     folder.mkdir(parents=True, exist_ok=True)
-    frame = pd.DataFrame(columns)
-    cells = [cell for name in frame for cell in frame[name]]
-    if any(isinstance(cell, bytes | list | dict | np.ndarray | np.bool_ | bool | np.float16) for cell in cells):
-        frame.to_parquet(folder / "a.parquet")
-        return folder / "a.parquet"
-    frame.to_csv(folder / "a.csv", index=False)
-    return folder / "a.csv"
+    frame, path = pd.DataFrame(columns), folder / "a.csv"
+    kinds = {*frame.map(type).to_numpy().flat, *(dtype.type for dtype in frame.dtypes)}
+    if kinds & {bytes, list, dict, np.float16}:
+        path = path.with_suffix(".parquet")
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False)
+    return path
 
 
 def blocks(folder, columns, **words):
@@ -71,6 +72,11 @@ def blocks(folder, columns, **words):
 
 def run(*words, code=0):
     return rankgrad("init", *words, code=code)
+
+
+def mine():
+    """The block of the dataset in the params, once these are checked."""
+    return rules.check().datasets["mine"]
 
 
 @pytest.fixture
@@ -94,11 +100,10 @@ NAMED = [
      {"image": "path", "labels": "tags", "ordered": True, "group": "customer", "split": SPLIT}),
     ({"path": texts("p{}.jpg"), "tags": cycled("cat;dog", "cat", "car;cat")},
      {"image": "path", "labels": "tags", "ordered": False, "label_separator": ";"}),
-    ({"photo": texts("{}.jpg"), "caption": texts("a picture of number {}")}, {"image": "photo", "captions": "caption"}),
     ({"km": A, "brand": cycled("vw", "bmw"), "owner_name": texts("n{}"), "protein": PROTEINS, "price": Y},
      {"features": ["km"], "categories": ["brand"], "letters": ["protein"], "target": "price", "id": "owner_name"}),
-    ({f"f_{k}": X * C ** k for k in range(5)} | {"price": Y, "split": cycled("Training", "VALID", "test")},
-     {"features": "f_*", "target": "price", "split": "split"}),
+    ({f"f_{k}": X * C ** k for k in range(5)} | {"price": Y, "part": cycled("Training", "VALID", "te")},
+     {"features": "f_*", "target": "price", "split": "part"}),
     ({"vector": [[x, 0.5, 1.0] for x in X], "price": Y}, {"features": "vector"}),
     ({"user": texts("u{}", 2), "shop": texts("s{}", 6), **PLAIN}, {"group": "shop"}),  # which has the others' groups
     ({**QUERIES, "query": texts("red hat {}", 6), "grade": modulo(3)}, {"group": "query_id"}),
@@ -117,15 +122,10 @@ NAMED = [
     ({"is_new": cycled(0, 1), "is_sold": cycled(1, 0), "price": Y}, {"features": ["is_new", "is_sold"]}),
     ({"cabin": ["A", "B", *[None] * 58], "x": A, "price": Y}, {"categories": None, "missing": "impute"}),
     ({"made": "2026-01-31", "note": texts("sold to somebody {}"), "price": Y}, {"words": ["note"], "text": None}),
-    ({"price_band": cycled("low", "high"), "x": A, "price": Y}, {"features": ["x"], "categories": None}),
-    ({"tags[1/2]": cycled("a", "b"), "x": A, "price": Y}, {"features": ["x"], "categories": None}),
+    ({"price_band": cycled("low", "high"), "tags[1/2]": cycled("a", "b"), **PLAIN}, {"categories": None}),
     ({"x": X, "a": A, "tags": cycled("cat|dog|", "dog|", "cat|")}, {"labels": "tags", "label_separator": "|"}),
     ({"wid*": A, "width": X, "price": Y}, {"features": ["wid*", "width"]}),
-    ({"part": cycled("tr", "va", "te"), **PLAIN}, {"split": "part", "features": ["x"]}),
-    ({"__index_level_0__": A, **PLAIN}, {"id": None, "features": ["x"]}),
-    ({"Unnamed: 0": groups(2), **PLAIN}, {"id": None, "features": ["x"]}),
-    ({"...1": A, **PLAIN}, {"id": None, "features": ["x"]}),
-    ({"X1": A, **PLAIN}, {"id": None, "features": ["x"]}),
+    ({"X1": A, "__index_level_0__": A, "Unnamed: 0": groups(2), "...1": A, **PLAIN}, {"id": None, "features": ["x"]}),
     ({"X1": A, "X2": B, **PLAIN}, {"id": None, "features": ["X1", "X2", "x"]}),
     ({"positions": [" ".join("1234"[: 1 + k % 4]) for k in N], **PLAIN}, {"text": None, "features": ["x"]}),
     ({"x": X, "label_a": cycled("yes", "no"), "label_b": cycled("no", "yes", "yes")}, {"labels": "label_*"}),
@@ -133,11 +133,6 @@ NAMED = [
     ({"emb": [f"0.1;0.2;{x}" for x in X], "price": Y}, {"features": "emb", "labels": None}),
     ({"text": texts("one of many words {}"), "toxic": cycled(0, 1), "rude": cycled(1, 1, 0)},
      {"text": "text", "labels": ["toxic", "rude"]}),
-    (
-        {"frage": texts("was ist die {}", 3), "accepted": texts("it is good {}"),
-         "rejected": texts("it is bad {}")},
-        {"text_pair": ["frage", "accepted"], "group": "frage", "text": None},
-    ),
     ({"winner": [f"a{k % 9}" for k in N], "loser": [f"a{(k + 1) % 9}" for k in N]}, {"categories": ["winner"]}),
     ({"request": texts("what is number {}"), "response": texts("a number like {}"), "rating": X},
      {"text": "response", "target": "rating"}),
@@ -145,11 +140,6 @@ NAMED = [
      {"text": "answer", "captions": "question"}),
     ({"media": [f"img/{k}.png" for k in N], "keys": cycled("red disc|blue box", "blue box", "grey star|red disc")},
      {"image": "media", "labels": "keys", "captions": None}),
-    (
-        {"query_id": groups(4), "prompt": texts("tell me about number {}", 4),
-         "text": texts("an answer with the words {}"), "relevance": cycled(0, 1, 2)},
-        {"text_pair": ["prompt", "text"], "group": "query_id", "text": None},
-    ),
     (
         {"query_id": groups(15), "query": texts("tell me about number {}", 15),
          "passage": texts("a page with the words {}"), "relevance": cycled(0, 1, 2)},
@@ -178,8 +168,6 @@ NAMED_BY_A_PERSON = {  # columns, what a person names, and the options that foll
                            {"text": "response_a", "rejected": "response_b"}),
     "queries and passages": (ANSWERS | PLAIN, {"text": "response_a", "target": "response_b"},
                              {"text": "response_a", "captions": "response_b"}),
-    "days": ({**PLAIN, "sold": pd.date_range("2026-01-01", periods=ROWS).astype(str)}, {"date": "sold"},
-             {"date": {"column": "sold", "first": "2026-03-01", "every": "month"}}),
     "days first": ({**PLAIN, "sold": [f"{1 + k % 28}.{1 + k % 2}.2026" for k in N]}, {"date": "sold"},
                    {"date": {"column": "sold", "first": "2026-02-28", "every": "month", "order": "DMY"}}),
     "days in digits": ({**PLAIN, "sold": [20260101 + k % 28 for k in N]}, {"date": "sold"},
@@ -200,7 +188,6 @@ def test_a_column_gets_the_role_that_its_name_and_its_cells_or_a_person_give_it(
 REFUSED = {  # columns, and what the message names
     "spaces between thousands": (PLAIN | {"price": [german(p, 2).replace(".", " ") for p in PRICES * 9]},
                                  ["price", "--decimal ',' --thousands ' '"]),
-    "thousands": ({"km": A, "preis": [german(p, 0) for p in PRICES]}, ["preis", "--thousands '.'", "--decimal '.'"]),
     "a unit": ({"x": X, "Umsatz": [f"{german(p, 2)} €" for p in PRICES]}, ["Umsatz", "€", "row 1", "plain numbers"]),
     "negative grades": (QUERIES | {"relevance": [k % 4 - 1 for k in N]}, ["relevance", "-1", "row 1"]),
     "grades in words": (QUERIES | {"relevance": cycled("bad", "fair", "good")}, ["bad", "row 1", "write numbers"]),
@@ -214,7 +201,6 @@ REFUSED = {  # columns, and what the message names
                             ["result is tie in 20 rows", "--target MARGIN"]),
     "a repeated header": ({"x": [*X[1:], "x"], "price": [*Y[1:], "price"]}, ["row 60 repeats", "remove it"]),
     "a title": ({"Report": texts("a{}"), "": A, " ": Y}, ["the first line has one name, 'Report'", "remove"]),
-    "no header": ({"-1.56": X, "3": A, "112.58": Y}, ["first line", "-1.56"]),
     "a constant target": (PLAIN | {"price": 3}, ["price is 3", "--target"]),
     "a label of names beside a number": (PLAIN | {"label": cycled("yes", "no")},
                                          ["label", "'yes'", "--target label", "--target price"]),
@@ -228,7 +214,6 @@ REFUSED = {  # columns, and what the message names
         ["`--target words`", "`--target price`"],
     ),
     "numbers of classes": ({"x": X, "z": A, "class": modulo(3)}, ["--task multilabel --target class"]),
-    "several groups": (PLAIN | {"user": modulo(9), "shop": modulo(7)}, ["`--group user`", "`--group shop`"]),
     "several queries": (QUERIES | {"search_id": groups(4), "grade": modulo(3)},
                         ["`--query query_id`", "`--query search_id`"]),
     "several captions": ({"image": texts("{}.jpg"), "title": texts("a red hat {}"), "sentence": texts("a hat of {}")},
@@ -243,12 +228,14 @@ REFUSED = {  # columns, and what the message names
                                       ["--query comment", "--text chosen"]),
     "splits of other names": (PLAIN | {"split": cycled("train", "other", "test")}, ["row 2: split is 'other'"]),
     "a misspelled split": (PLAIN | {"part": ["tset", *cycled("train", "val", "test")[1:]]}, ["row 1: part is 'tset'"]),
-    "no header beside words": ({"c0": texts("c{}x"), "413": A, "553.21": Y}, ["first line", "413"]),
+    "no header": ({"c0": texts("c{}x"), "413": A, "553.21": Y}, ["first line", "413"]),
+    "words among all numbers": ({"x": cycled("1.5", "2.5", "k.A.", "-", "3.5"), "price": [*Y[1:], "on request"]},
+                                ["`--empty k.A. --empty -`", "`--empty 'on request'`"]),
     "text in bytes": ({"x": X, "price": cycled(b"12")}, ["price is '12' in bytes"]),
     "a weight of 0": (PLAIN | {"sample_weight": modulo(3)}, ["row 1", "above 0"]),
     # Of these, rows below the first 1,000 decide.
     "thousands below": ({"km": range(1100), "price": [*map(str, range(1000)), *(f"1.{k}" for k in range(100, 200))]},
-                        ["price is '1.100'", "--thousands '.'"]),
+                        ["price is '1.100'", "--thousands '.'", "--decimal '.'"]),
     "a header below": ({"query": [*(f"what is {k}" for k in range(1100)), "Query"],
                         "passage": [*(f"it is {k}" for k in range(1100)), "Passage"]}, ["row 1101 repeats"]),
 }  # fmt: skip
@@ -265,6 +252,8 @@ NAMED_IN_VAIN = {  # columns, what a person names, and what the refusal says
     "ranks": (QUERIES | {"rank": modulo(6)}, {"target": "rank"}, ["rank", "largest"]),
     "codes": (PLAIN | {"plz": texts("0{}")}, {"target": "plz"}, ["row 1", "'00'"]),
     "days or months": (PLAIN | {"sold": cycled("1.2.2026", "2.2.2026")}, {"date": "sold"}, ["row 1", "2026-11-30"]),
+    "no day": (PLAIN | {"sold": [*cycled("27.9.2026")[1:], "31.2.2026"]}, {"date": "sold"},
+               ["row 60: sold is '31.2.2026'"]),
 }  # fmt: skip
 
 
@@ -312,7 +301,6 @@ REPORTED = {
         {"made": ["31.02.2026", *["31.12.2025"] * 59], **PLAIN},
         ["made: dates except for cells such as 31.02.2026"],
     ),
-    "subtotals": ({"lab": [*texts("s{}", 4)[:59], "Subtotal"], **PLAIN}, ["lab is Subtotal in 1 rows", "row 60"]),
     "numbers of folds": ({"fold": modulo(5), **PLAIN}, ["fold: named like a split", "train, val"]),
     "days in digits": (
         {"made": cycled(20260101, 20260131), **PLAIN},
@@ -330,7 +318,6 @@ REPORTED = {
         {"x": X, "price": [*Y[1:] ** 2, (Y[1:] ** 2).sum() * 1.05]},
         ["row 60", "about the sum of all others"],
     ),
-    "a total": ({"x": X, "price": [*Y[1:], Y[1:].sum()]}, ["row 60", "the sum of all others"]),
     "missing features": ({"f_1": [None, None, *A[2:]], "x": X, "price": Y}, ["2 of the first 60 rows miss a feature"]),
     "missing float16": ({"x": X, "price": pd.Series(Y.astype(np.float16)).where(np.array(N) != 3)}, [MISS_ONE]),
     "missing labels": (
@@ -524,9 +511,9 @@ def test_versions_are_judged_by_the_metric_of_the_comparison(tmp_path, grades, q
     written = blocks(tmp_path, {"query_id": queries, "x": X, "y": Y, "grade": grades})
     runs = written["runs"]
     assert written["comparisons"]["mine"]["metric"] == written["judged"]["query_ranking-mine"]["metric"] == metric
-    usual = {"ranker": {"monitor": "mean_average_precision"}}
-    assert {(usual | run_of_task["training"])["ranker"].get("monitor", usual["ranker"]["monitor"])
-            for run_of_task in runs.values()} == {"log_loss" if metric == "pair_accuracy" else metric}  # fmt: skip
+    expected = "log_loss" if metric == "pair_accuracy" else metric
+    for run_of_task in runs.values():
+        assert run_of_task["training"].get("ranker", {}).get("monitor", "mean_average_precision") == expected
     assert [*runs] == [f"mine-{name}" for name in [*losses, "ridge", "boosted_trees"]]
 
 
@@ -561,17 +548,14 @@ def test_a_target_far_from_all_others_is_reported_before_any_stage(tmp_path, cap
 @pytest.mark.parametrize(
     ("columns", "backbone", "rate", "rivals"),
     [
-        (PLAIN, "perceptron", 0.01, ["ridge", "boosted_trees"]),
-        ({"said": texts("{} is fine"), "price": Y}, "bag_of_words", 0.003, ["word_counts"]),
         (
             {"client": cycled("web", "app"), "said": texts("{} is fine"), "price": Y},
             "perceptron",
             0.01,
             ["ridge", "boosted_trees"],
         ),
-        ({"photo": texts("{}.png"), "price": Y}, "convnet", None, ["hog_ridge"]),
+        ({"said": texts("{} is fine"), "price": Y}, "bag_of_words", 0.003, ["word_counts"]),
         ({"photo": texts("{}.png"), "tags": cycled("cat|dog", "dog|cat", "cow|dog")}, "convnet", None, ["hog_ridge"]),
-        ({"said": texts("{} is fine"), "tags": cycled("a|b", "b|a", "c|a")}, "bag_of_words", 0.003, ["word_counts"]),
         ({"photo": texts("{}.png"), "caption": texts("a dog of {} years in a park")}, "convnet", 0.01, []),
         (
             {"q": texts("what is {}", 4), "doc": texts("it is {}"), "grade": cycled(0, 1, 2, 3)},
@@ -697,7 +681,7 @@ def test_pictures_are_stored_in_their_size_if_they_are_small(tmp_path, sides, si
 @pytest.mark.parametrize(("count", "share"), [(60, 0), (240, 0.15), (3000, 0.1)])
 def test_a_gate_has_rows_enough_to_judge_or_none(project, count, share):
     run(write(project, x=np.sin(np.arange(count) * 7), y=np.cos(np.arange(count) * 5)))
-    assert rules.check().datasets["mine"].built().shares["gate"] == share
+    assert mine().built().shares["gate"] == share
 
 
 def test_a_gate_keeps_what_the_task_guards(project):
@@ -735,7 +719,7 @@ def test_a_table_elsewhere_is_linked_if_that_is_wanted(project):
 
 def test_the_folder_of_a_first_delivery_is_one_of_the_dataset(project):
     run(write(project / "first", **PLAIN))
-    dataset = rules.check().datasets["mine"]
+    dataset = mine()
     assert (dataset.raw, dataset.args["file"]) == ("data/raw/mine", "a.csv")
 
 
@@ -743,7 +727,7 @@ def test_a_person_says_what_columns_are_and_how_numbers_are_written(project):
     path = write(project, lab=texts("s{}", 4), number=[german(p, 0) for p in PRICES], age=A)
     run(path, "--target", "number", "--group", "lab", "--thousands", ".")
     expected = {"target": "number", "group": "lab", "decimal": ",", "thousands": "."}
-    assert expected.items() <= rules.check().datasets["mine"].args.items()
+    assert expected.items() <= mine().args.items()
 
 
 def test_the_only_notation_in_which_all_columns_are_numbers_is_that_of_the_table(tmp_path):
@@ -761,17 +745,11 @@ def test_what_may_be_codes_or_vectors_decides_no_notation(tmp_path, cells):
         guess(write(tmp_path, x=cells, price=cycled("1,755", "2,125", "7")))
 
 
-def test_all_words_among_numbers_are_asked_about_at_once(tmp_path):
-    columns = {"x": cycled("1.5", "2.5", "k.A.", "-", "3.5"), "price": [*Y[1:], "on request"]}
-    with pytest.raises(ValueError, match="`--empty k.A. --empty -`.*`--empty 'on request'`"):
-        guess(write(tmp_path, **columns))
-
-
 def test_texts_that_stand_for_a_missing_value_are_read_as_empty_by_every_reader(project):
     path = write(project, f_1=X, f_2=cycled("k.A.", *map(str, A[:5]), "-"), price=Y)
     assert "`--empty k.A. --empty -`" in run(path, "--dry-run")
     run(path, "--empty", "k.A.", "--empty", "-")
-    dataset = rules.check().datasets["mine"]
+    dataset = mine()
     names = dataset.built().opened(project, Reading(dataset.seed)).fitted["features"]
     about = {"kind": "features", "count": len(names), "names": names, **dataset.built().reading}
     recipe, request = {"task": "score_ranking", "input": about}, {"f_1": 0.5, "f_2": "-"}
@@ -782,32 +760,24 @@ def test_texts_that_stand_for_a_missing_value_are_read_as_empty_by_every_reader(
 
 
 def test_a_dataset_that_is_replaced_keeps_the_splits_of_its_rows(project):
-    few = {"customer": [f"c{number // 2}" for number in range(60)], "x": X, "y": Y}
-    run(write(project, **few))
-    before = rules.check().datasets["mine"]
+    kept = "rows stay in their splits"
+    run(write(project, customer=texts("c{}", 2), x=X, y=Y))
+    before = mine()
     more = {"customer": [f"c{number // 2}" for number in range(600)], "x": np.tile(X, 10), "y": np.tile(Y, 10)}
-    assert "rows stay in their splits" in run(write(project, **more), "--replace")
-    after = rules.check().datasets["mine"]
+    assert kept in run(write(project, **more), "--replace")
+    after = mine()
     assert (after.seed, after.args["split"]) == (before.seed, before.args["split"])
-    wider = more | {"z": np.tile(np.abs(X), 10)}
-    assert "rows stay in their splits" in run(write(project, **wider), "--replace")
-    assert "gate: none, as before" in run(project / "a.csv", "--replace")
-    assert "rows stay in their splits" not in run(project / "a.csv", "--replace", "--group", "none")
+    printed = run(write(project, **more, z=np.tile(np.abs(X), 10)), "--replace")
+    assert not [line for line in (kept, "gate: none, as before") if line not in printed]
+    assert kept not in run(project / "a.csv", "--replace", "--group", "none")
 
 
-def test_rows_with_lists_of_documents_are_refused_with_code_that_splits_them(project):
+def test_rows_with_lists_of_documents_are_refused_with_code_that_splits_them(tmp_path):
     table = pd.DataFrame(
         {"query": ["a b c", "d e f"] * 9, "passages": [["x"], ["y", "z"]] * 9, "grades": [[1], [0, 2]] * 9}
     )
     with pytest.raises(ValueError, match="passages, grades are lists") as refused:
-        guess(write(project, **table))
+        guess(write(tmp_path, **table))
     names = {"table": table}
     exec(re.search(r"`(.*)`", str(refused.value))[1], names)
     assert len(names["table"]) == 27
-
-
-def test_a_date_that_does_not_exist_is_named_with_its_row(project):
-    days = [f"{1 + number % 27}.09.2026" for number in N]
-    days[4] = "31.02.2026"
-    with pytest.raises(ValueError, match=r"row 5: sold is '31.02.2026'"):
-        guess(write(project, sold=days, **PLAIN), named={"date": "sold"})

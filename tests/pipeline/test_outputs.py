@@ -13,8 +13,6 @@ import sys
 import uuid
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -29,8 +27,6 @@ from rankgrad.cli.answers import write
 from rankgrad.cli.predict import lines_of, run
 from rankgrad.datasets.files.dataset import Reading
 from rankgrad.datasets.table import Table
-from rankgrad.datasets.tables.cells import as_periods
-from rankgrad.datasets.tables.files import Sheet
 from rankgrad.datasets.tables.rows import read as read_rows
 from rankgrad.feature_names import numbers_of
 from rankgrad.io.checkpoints import save_model
@@ -231,12 +227,6 @@ def test_a_worker_is_asked_for_by_name_if_workers_poll_several_pools(monkeypatch
         with temporary_settings({PREFECT_API_URL: f"{address}/api"}):
             ended = prepared(monkeypatch, "pool", RANKGRAD_PORTS="PREFECT_PORT=7")
     assert "make deploy POOL=a PREFECT_PORT=7" in ended
-
-
-def test_a_day_is_none_of_the_clock():
-    sheet = Sheet(pd.DataFrame({"day": ["2026-11-01", "now"]}), [Path("t.csv")], np.zeros(2, int), np.array([1, 2]))
-    with pytest.raises(ValueError, match="t.csv: row 2: day is 'now'"):
-        as_periods(sheet, sheet.frame["day"], "2026-10-31", "month", "YMD")
 
 
 def test_a_class_of_a_challenger_changes_no_terminal():

@@ -39,6 +39,7 @@ CHANGES = {
     "runs": {"mine": RUN, "usual": RUN | {"loss": {"name": "mse", "args": {}}, "sorter": "none"}},
     "comparisons": {"cars": {"question": "Why?", "metric": "displacement", "baseline": "usual", "runs": ["mine"]}},
 }  # fmt: skip
+STAGES = [("pretrain", "tanh"), ("train", "mine"), ("train", "usual"), ("evaluate", "mine"), ("evaluate", "usual")]
 
 
 BACKBONE = """import torch
@@ -54,10 +55,10 @@ class Narrow(Backbone):
 """
 
 
-def values_of(changes: dict | None = None) -> dict:
+def values_of(**changes: dict) -> dict:
     """Plain params of the two runs, without anything of the showcase."""
     empty = {"datasets": {}, "sorters": {}, "benchmark_sorters": {}, "score_vectors": {}}
-    return merged(merged(params_of({}) | empty, CHANGES), changes or {})
+    return merged(merged(params_of({}) | empty, CHANGES), changes)
 
 
 def forget() -> None:
@@ -70,7 +71,6 @@ def forget() -> None:
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """The folder `own` of a project, with the example of the docs, in the folder that commands run in."""
-
     folder = tmp_path / "own"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.chdir(tmp_path)
@@ -94,11 +94,8 @@ def test_a_run_trains_evaluates_and_compares_by_them_and_the_report_shows_it(own
     np.savetxt("data/raw/cars/cars.csv", rows, "%.1f", ",", header="km,age,price", comments="")
     write(own, "models/backbones/narrow.py", BACKBONE)
     model = MODEL | {"backbone": {"name": "narrow", "args": {"width": 3}}}
-    params = check_values(values_of({"runs": {"usual": {"model": model}}}))
-    for stage, *key in (
-        ("data", "cars"), ("pretrain", "tanh"), ("train", "mine"), ("train", "usual"), ("evaluate", "mine"),
-        ("evaluate", "usual"), ("compare",), ("report",),
-    ):  # fmt: skip
+    params = check_values(values_of(runs={"usual": {"model": model}}))
+    for stage, *key in (("data", "cars"), *STAGES, ("compare",), ("report",)):
         importlib.import_module(f"pipelines.stages.{stage}").main(params, *key)
     measured = results.read("metrics/runs")
     row = measured.row("mine", "displacement")
@@ -145,26 +142,26 @@ def test_a_version_carries_its_files_and_a_folder_without_them_names_the_one_it_
 
 
 def test_a_metric_is_the_mean_over_lists_as_each_task_has_them(own, generator):
-    scores, target = torch.randn(12, generator=generator).double(), torch.rand(12, generator=generator).double()
-    places, sizes = [slice(0, 5), slice(5, 9), slice(9, 12)], torch.tensor([5, 4, 3])
+    scores, target = torch.rand(2, 12, generator=generator, dtype=torch.float64)
+    sizes = [5, 4, 3]
     displacement = lookup.find("metrics", "displacement")
 
     def measured(task: str, columns: dict, rows: int, metric: str = "displacement") -> float:
         statistic = lookup.find("tasks", task)().statistic(pa.table({"id": range(rows)} | columns))
         return statistic.of_all()[statistic.names.index(metric)]
 
-    def expected(truth: torch.Tensor, *lists: slice) -> float:
-        return np.mean([displacement(scores[rows], truth[rows]).item() for rows in lists])
+    def of_lists(truth: torch.Tensor) -> list[float]:
+        return [displacement(*pair).item() for pair in zip(scores.split(sizes), truth.split(sizes), strict=True)]
 
     flat = {"score": scores.numpy(), "target": target.numpy()}
-    assert measured("score_ranking", flat, 12) == pytest.approx(expected(target, slice(None)))
+    assert measured("score_ranking", flat, 12) == pytest.approx(displacement(scores, target).item())
     within = {"group": np.repeat([0, 1, 2], sizes), "within": [True] * 12}
-    assert measured("score_ranking", flat | within, 12) == pytest.approx(expected(target, *places))
+    assert measured("score_ranking", flat | within, 12) == pytest.approx(np.mean(of_lists(target)))
     grades = (4 * target).round()
-    grades[places[1]] = 0  # a query without a relevant document is not judged
+    grades[5:9] = 0  # a query without a relevant document is not judged
     queries = {"scores": scores.float(), "relevance": grades.float()}
-    lists = {name: ragged_lists(pa.array(values.numpy()), sizes) for name, values in queries.items()}
-    assert measured("query_ranking", lists, 3) == pytest.approx(expected(grades, places[0], places[2]))
+    lists = {name: ragged_lists(pa.array(values.numpy()), torch.tensor(sizes)) for name, values in queries.items()}
+    assert measured("query_ranking", lists, 3) == pytest.approx(np.mean(of_lists(grades)[::2]))
     labels = {"scores": [[0.1, 0.9], [0.8, 0.2], [0.7, 0.3]], "labels": [[1, 2], [0, 1], [3, 0]]}
     labels |= {"selected": [[False, False]] * 3, "difficult": [[False, False]] * 3}
     labels["true_label_ranks"] = labels["labels"]
@@ -173,10 +170,6 @@ def test_a_metric_is_the_mean_over_lists_as_each_task_has_them(own, generator):
         text = METRIC.format(first).replace("(scores, target)", "(scores, displacement)")
         write(own, f"metrics/{truth}.py", text.replace("displacement", truth))
         assert measured(task, labels, 3, truth) == pytest.approx(value)
-
-
-STAGES = [("pretrain", "tanh"), ("train", "mine"), ("train", "usual"), ("evaluate", "mine"), ("evaluate", "usual"),
-          ("compare", ""), ("summarize", "")]  # fmt: skip
 
 
 USED_BY = {
@@ -195,13 +188,14 @@ def test_a_changed_token_makes_stale_what_uses_it_alone(own, tmp_path):
     write(own, "losses/footrule.py", text.replace("import torch\n", "import torch\n\nimport own.losses._helper\n", 1))
     write(own, "losses/_helper.py", "VALUE = 1\n")
     write(own, "losses/unused.py", text)
-    before = {stage: lines_of(params, *stage, root=tmp_path) for stage in STAGES}
+    stages = [*STAGES, ("compare", ""), ("summarize", "")]
+    before = {stage: lines_of(params, *stage, root=tmp_path) for stage in stages}
     for file, stale in USED_BY.items():
         text = (own / file).read_text()
         write(own, file, f"# a comment\n{text}")
-        assert {stage: lines_of(params, *stage, root=tmp_path) for stage in STAGES} == before
+        assert {stage: lines_of(params, *stage, root=tmp_path) for stage in stages} == before
         write(own, file, f"{text}\nVALUE = 2\n")
-        changed = {" ".join(stage) for stage in STAGES if lines_of(params, *stage, root=tmp_path) != before[stage]}
+        changed = {" ".join(stage) for stage in stages if lines_of(params, *stage, root=tmp_path) != before[stage]}
         assert changed == stale, file
         write(own, file, text)
 
@@ -270,7 +264,7 @@ def test_check_names_the_argument_that_a_table_needs(own, args, argument):
     write(own, "losses/footrule.py", LOSS.format("scores.mean()"))
     write(own, "metrics/displacement.py", METRIC.format("scores.mean(-1)"))
     with pytest.raises(ParamsError) as raised:
-        check_values(values_of({"datasets": {"cars": {"args": args}}}))
+        check_values(values_of(datasets={"cars": {"args": args}}))
     needed = {problem.place: problem.expected.partition(" ")[0] for problem in raised.value.problems}
     assert needed == {"runs.mine.loss": argument, "runs.usual": argument}
 
@@ -281,7 +275,7 @@ def test_check_names_the_argument_that_a_table_needs(own, args, argument):
 def test_a_name_is_that_of_a_file_and_nothing_else(own, name):
     write(own, "losses/_helper.py", "raise SystemExit('imported')")
     with pytest.raises(ParamsError) as raised:
-        check_values(values_of({"runs": {"mine": {"loss": {"name": name}}}}))
+        check_values(values_of(runs={"mine": {"loss": {"name": name}}}))
     (problem,) = raised.value.problems
     assert problem.place == "runs.mine.loss.name"
     assert "did you mean footrule?" in problem.found or name != "footrul"
