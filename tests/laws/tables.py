@@ -58,14 +58,10 @@ class Drawn:
     inputs: list[tuple[Callable[[Any, list[Any]], list[float]], list[Any]]] = field(default_factory=list)
     weights: list[float] | None = None
 
-    @property
-    def in_queries(self) -> bool:
-        return "relevance" in self.options
-
     def expected(self, split: str) -> list[dict[str, Any]]:
         """Return what the rows of a split become, in their order."""
         rows = [row for row, split_of_row in enumerate(self.splits) if split_of_row == split]
-        if not self.in_queries:
+        if "relevance" not in self.options:
             return [self._expected(row) for row in rows]
         queries: dict[str, list[int]] = {}
         for row in rows:
@@ -268,7 +264,7 @@ class Form:
     """How a table is written: its format, and what a person may choose of it."""
 
     suffix: str
-    separator: str = ","
+    separator: str = ","  # of CSV
     encoding: str = "utf-8"
     decimal: str = "."
     newline: str = "\n"
@@ -282,16 +278,19 @@ class Form:
         return result | ({} if self.encoding in ("utf-8", "utf-8-sig") else {"encoding": self.encoding})
 
 
-@st.composite
-def forms(draw) -> Form:
-    """Draw a form."""
-    kinds = [("csv", ","), ("csv", ";"), ("csv", "|"), ("tsv", "\t"), ("jsonl", ""), ("parquet", "")]
-    (suffix, separator), decimal = draw(st.sampled_from(kinds)), draw(st.sampled_from([".", ","]))
-    thousands = draw(st.sampled_from(["", {".": ",", ",": "."}[decimal], " ", "'"]))
-    return Form(
-        suffix, separator, draw(st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"])), decimal,
-        draw(st.sampled_from(["\n", "\r\n"])), draw(st.booleans()), thousands, draw(st.integers(0, 2)),
-    )  # fmt: skip
+def forms() -> st.SearchStrategy[Form]:
+    drawn = st.builds(
+        Form,
+        suffix=st.sampled_from(["csv", "csv", "csv", "tsv", "jsonl", "parquet"]),
+        separator=st.sampled_from(",;|"),
+        encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "cp1252"]),
+        decimal=st.sampled_from(".,"),
+        newline=st.sampled_from(["\n", "\r\n"]),
+        as_text=st.booleans(),
+        thousands=st.sampled_from(["", ",", ".", " ", "'"]),
+        comments=st.integers(0, 2),
+    )
+    return drawn.filter(lambda form: form.thousands != form.decimal)
 
 
 def write(columns: dict[str, list[Any]], form: Form, folder: Path) -> Path:
@@ -299,18 +298,19 @@ def write(columns: dict[str, list[Any]], form: Form, folder: Path) -> Path:
     path, names = folder / f"t.{form.suffix}", [*columns]
     rows = [*zip(*columns.values(), strict=True)]
     if form.suffix in ("csv", "tsv"):
+        separator = "\t" if form.suffix == "tsv" else form.separator
         with path.open("w", encoding=form.encoding, newline="") as file:
             file.write(f"# made by hand{form.newline}" * form.comments)
-            if form.separator == ";" and not form.comments:  # as Excel does
+            if separator == ";" and not form.comments:  # as Excel does
                 file.write(f"sep=;{form.newline}")
-            out = csv.writer(file, delimiter=form.separator, lineterminator=form.newline)
+            out = csv.writer(file, delimiter=separator, lineterminator=form.newline)
             out.writerow(names)
             for row in rows:
                 out.writerow([_text(cell, form) for cell in row])
     elif form.suffix == "jsonl":
         text = ""
         for row in rows:
-            cells = [_cell(cell, form) for cell in row]
+            cells = [_text(cell, form) if form.as_text and isinstance(cell, float) else cell for cell in row]
             text += json.dumps(dict(zip(names, cells, strict=True)), ensure_ascii=form.as_text, default=str)
             text += form.newline
         path.write_bytes(text.encode(form.encoding))
@@ -328,10 +328,6 @@ def _text(cell: Any, form: Form, *, in_list: bool = False) -> str:
     if point and form.thousands and not in_list:
         integer = f"{int(integer):,}".replace(",", form.thousands) if integer not in ("0", "-0") else integer
     return integer + point.replace(".", form.decimal) + decimals
-
-
-def _cell(cell: Any, form: Form) -> Any:
-    return _text(cell, form) if form.as_text and isinstance(cell, float) else cell
 
 
 def _array(cells: list[Any], form: Form) -> pa.Array:

@@ -159,7 +159,7 @@ def test_each_vector_has_the_values_and_gradients_of_its_scores_that_the_mask_le
         left = scores[row][mask[row]].requires_grad_()
         alone = operator(left)
         kept = result[:, row] if name == "quantiles" else result[row]
-        if name in ("topk", "permutation"):
+        if name in OF_PLACES:
             kept = kept[..., mask[row]]
         if name in ("sort", "permutation"):
             kept = kept[: len(left)]

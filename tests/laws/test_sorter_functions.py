@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from rankgrad import losses
-from rankgrad.sorters import LSTM, Handcrafted, Laplace, Sorter
+from rankgrad.io.checkpoints import build
+from rankgrad.sorters import Handcrafted, Laplace, Sorter
 
 
 def sigmoids(scores: torch.Tensor) -> torch.Tensor:
@@ -57,23 +58,9 @@ def test_what_ranks_otherwise_is_refused(sorter, message):
         losses.ndcg(SCORES.expand(3, -1), TARGET.expand(3, -1), sorter=sorter, check_finite=False)
 
 
-@pytest.mark.parametrize(
-    "sorter",
-    [lambda scores: (sigmoids(scores), scores), lambda scores: scores.detach().numpy(), lambda scores: scores.T],
-)
-def test_what_is_no_tensor_of_ranks_is_told_by_the_loss(sorter):
-    with pytest.raises((TypeError, ValueError), match="sorter is .*whose ranks"):
-        losses.spearman(SCORES.expand(3, -1), TARGET.expand(3, -1), sorter=sorter)
-
-
 def fixed(scores: torch.Tensor) -> torch.Tensor:
     assert scores.shape == SCORES.shape, "only that shape"
     return sigmoids(scores)
-
-
-def untrained_sorter() -> Sorter:
-    torch.manual_seed(0)
-    return LSTM(length=5, hidden=4)
 
 
 RIGHT = {
@@ -83,7 +70,7 @@ RIGHT = {
     "of one shape": fixed,
     "soft": lambda scores: sigmoids(scores / 100),
     "in float64": lambda scores: sigmoids(scores.double()),
-    "untrained, may learn it": untrained_sorter(),
+    "untrained, may learn it": build("sorters", "lstm", {"hidden": 4}, seed=0, length=5),
 }
 
 

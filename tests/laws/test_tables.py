@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -34,16 +34,6 @@ def read_as(table: dict[str, list[Any]], form: Form, options: dict[str, Any], **
     with TemporaryDirectory() as folder:
         write(table, form, Path(folder))
         return read(options | form.options, Path(folder), **how)
-
-
-def about_of(train: pa.Table, kind: str) -> dict[str, Any]:
-    """Return what a model that learned from a table writes down of its input."""
-    metadata = {key.decode(): json.loads(value) for key, value in train.schema.metadata.items()}
-    about = {"kind": kind, **metadata["input"]}
-    if kind == "features":
-        count = len(train[kind][0])
-        about |= {"count": count, "names": metadata.get("features"), "precision": "float64"}
-    return about
 
 
 def placed_by(*arguments: Any, **how: Any) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -78,7 +68,8 @@ def test_prediction_reads_a_row_as_training_stored_it(table, form, data):
             options |= {"file": path.name, "format": form.suffix}
         splits = read(options, Path(folder))
         stored = {row["name"]: row[kind] for of_split in splits.values() for row in of_split.to_pylist()}
-        about = about_of(splits["train"], kind)
+        pq.write_table(splits["train"], Path(folder) / "train.parquet")
+        about = lookup.find("tasks", "score_ranking")().load(folder, "train", threads=1).inputs.about
         # As they are called, or as a person names them, in whichever order.
         roles = data.draw(st.sampled_from([Roles(), Roles(about["columns"][::-1])]))
         recipe = {"task": "score_ranking", "input": about}
