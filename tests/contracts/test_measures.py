@@ -15,7 +15,15 @@ from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from contracts.measures import IMPOSSIBLE, LOSSES, MEASURES, METRICS, TRUTHS, Measure
-from contracts.values import check_nothing_else_changes, check_option, check_summary, gradient, numbers_of, options
+from contracts.values import (
+    check_nothing_else_changes,
+    check_option,
+    check_summary,
+    gradient,
+    normal,
+    numbers_of,
+    options,
+)
 from rankgrad import lookup
 from rankgrad.io.checkpoints import build
 from rankgrad.ranks import exact_ranks
@@ -229,7 +237,7 @@ def test_names_what_it_refuses(measure, generator):
 def test_unchecked_a_label_that_cannot_be_there_may_score_minus_infinity(loss, generator):
     label_ranks = torch.tensor([[2, 1, 0, 0], [1, 0, 0, 0]])
     impossible = torch.tensor([[False, False, False, True], [False, True, False, False]])
-    scores = torch.randn(2, 4, generator=generator, dtype=torch.float64)
+    scores = normal(generator, 2, 4)
     lowest = scores.masked_fill(impossible, -torch.inf).requires_grad_()
     low = scores.masked_fill(impossible, -1000.0).requires_grad_()  # e^-1000 is 0 in double precision
     values = [loss(unlikely, label_ranks, check_finite=False) for unlikely in (lowest, low)]

@@ -189,9 +189,7 @@ def test_comes_back_from_disk_as_it_was(backbone, head, of, tmp_path):
 
 
 PARTS = {"models": "of", "models.backbones": "backbone", "models.heads": "head"}
-OPTIONS = []
-for folder in PARTS:
-    OPTIONS += [(folder, *pair) for pair in options_of(folder)]
+OPTIONS = [(folder, *pair) for folder in PARTS for pair in options_of(folder)]
 
 
 @pytest.mark.parametrize(("folder", "name", "option"), OPTIONS)

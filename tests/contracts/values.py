@@ -112,5 +112,9 @@ def check_nothing_else_changes(call: Callable[[], Any], *tensors: torch.Tensor) 
     return result
 
 
+def normal(generator: torch.Generator, *shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
 def gradient(value: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
     return torch.autograd.grad(value.sum(), scores, retain_graph=True)[0]

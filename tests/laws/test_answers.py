@@ -187,6 +187,7 @@ REFUSED = [  # model, changes of what it knows of its table, row, and message
     ("query_ranking of features", LETOR, {"features": [[1, 0, 0, 2, 0]], "docid": ["a"]}, "docid is not for requests"),
     ("query_ranking of features", LETOR, {"prize": 1}, "unknown column 'prize'; the model takes features, id$"),
     ("query_ranking of features", {"columns": ["winner"], "rejected": "loser"}, {"winner": "a"}, "no column loser"),
+    ("query_ranking of text_pair", {}, {"ask": "a", "reply": "b"}, "no column worse"),
     ("query_ranking of text_pair", {}, {"ask": "a", "reply": "b", "worse": None}, "worse is empty"),
 ]
 

@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from contracts.values import gradient
+from contracts.values import gradient, normal
 from scipy.stats import norm
 
 from laws.formulas import LOSSES, Row
@@ -63,7 +63,7 @@ def test_a_masked_score_costs_those_far_from_it_no_precision(name):
 @pytest.mark.parametrize("levels", [3, 530])
 @pytest.mark.parametrize("name", ["kendall", "expected_reciprocal_rank"])
 def test_long_lists_are_their_formula_and_have_its_gradient(name, levels, generator):
-    scores = torch.randn(530, generator=generator, dtype=torch.float64).requires_grad_()
+    scores = normal(generator, 530).requires_grad_()
     target = torch.randint(levels, (530,), generator=generator) * 4 / levels
     loss = getattr(losses, name)
     rows = [Row(score, true, 1.0) for score, true in zip(scores.tolist(), target.tolist(), strict=True)]
@@ -160,7 +160,7 @@ def test_gaussian_mlr_has_the_right_gradient_far_out():
 
 
 def test_the_variances_of_gaussian_mlr_have_a_gradient(generator):
-    scores, log_variances = torch.randn(2, 4, generator=generator, dtype=torch.float64).requires_grad_()
+    scores, log_variances = normal(generator, 2, 4).requires_grad_()
     label_ranks = torch.tensor([2, 0, 1, 0])
     loss = lambda scores, spread: losses.gaussian_mlr(scores, label_ranks, log_variances=spread)  # noqa: E731
     assert torch.autograd.gradcheck(loss, (scores, log_variances))

@@ -14,6 +14,7 @@ def sigmoids(scores: torch.Tensor) -> torch.Tensor:
 
 SCORES = torch.tensor([[0.3, -0.2, 1.5, 0.9, -1.0]])
 TARGET = torch.tensor([[3.0, 1.0, 5.0, 4.0, 2.0]])
+THREE = SCORES.expand(3, -1), TARGET.expand(3, -1)
 
 
 class Sigmoids(torch.nn.Module):
@@ -53,9 +54,9 @@ WRONG = {
 def test_what_ranks_otherwise_is_refused(sorter, message):
     for _ in range(2):  # what was refused is not taken the second time
         with pytest.raises(ValueError, match=message):
-            losses.spearman(SCORES.expand(3, -1), TARGET.expand(3, -1), sorter=sorter)
+            losses.spearman(*THREE, sorter=sorter)
     with pytest.raises(ValueError, match=message):
-        losses.ndcg(SCORES.expand(3, -1), TARGET.expand(3, -1), sorter=sorter, check_finite=False)
+        losses.ndcg(*THREE, sorter=sorter, check_finite=False)
 
 
 def fixed(scores: torch.Tensor) -> torch.Tensor:
