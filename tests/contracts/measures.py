@@ -42,15 +42,13 @@ class Measure:
     function: Callable[..., Any]
     is_loss: bool
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def kind(self) -> str:
         """Return the name of the truth."""
         return parameters(self.function)[1]
-
-    @property
-    def nothing(self) -> float:
-        """Return the value of a group that has nothing to compare."""
-        return 0.0 if self.is_loss else torch.nan
 
     def takes(self, argument: str) -> bool:
         return argument in parameters(self.function)
@@ -71,9 +69,9 @@ class Measure:
         return self(scores, truth, **options, **({"reduction": "mean"} if self.is_loss else {}))
 
     def example(self, generator: torch.Generator, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
-        """Return random scores, and the truth."""
+        """Return random scores that require a gradient, and the truth."""
         truth = TRUTHS[self.kind]
-        scores = torch.randn(truth.shape, generator=generator, dtype=dtype)
+        scores = torch.randn(truth.shape, generator=generator, dtype=dtype, requires_grad=True)
         return scores, truth.to(dtype) if truth.is_floating_point() else truth
 
 
@@ -89,9 +87,4 @@ def _metrics(file: str) -> list[Measure]:
 
 LOSSES = [Measure(f"losses.{name}", lookup.find("losses", name), is_loss=True) for name in lookup.names("losses")]
 METRICS = [metric for file in lookup.names("metrics") for metric in _metrics(file)]
-MEASURES = {measure.name: measure for measure in [*LOSSES, *METRICS]}
-
-
-def those(argument: str) -> list[str]:
-    """Return the names of the measures that take an argument."""
-    return [name for name, measure in MEASURES.items() if measure.takes(argument)]
+MEASURES = [*LOSSES, *METRICS]

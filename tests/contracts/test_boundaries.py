@@ -107,32 +107,21 @@ def test_each_stage_depends_on_its_code_alone_and_waits_for_checks_of_params_and
             assert any(name.startswith("validate@") for name in before), stage.name
 
 
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory) -> Path:
-    """The project's code, to be changed."""
-    folder = tmp_path_factory.mktemp("copy")
-    for name in ("src", "pipelines"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    return folder
-
-
 WATCHED = [("data", "ranked_mnist"), ("pretrain", "laplace"), ("benchmark_sorters", "laplace"),
            ("train", "label_ranking-rlsep"), ("evaluate", "label_ranking-rlsep")]  # fmt: skip
-
-
-def lines_in(root: Path) -> dict[str, list[str]]:
-    return {stage: lines_of(PARAMS, stage, key, root=root) for stage, key in WATCHED}
-
-
-def stale(copy: Path, before: dict[str, list[str]]) -> set[str]:
-    return {stage for stage, lines in lines_in(copy).items() if lines != before[stage]}
-
-
 PARAMS = load(ROOT / "params.yaml")
 
 
-def test_a_changed_token_makes_what_uses_it_stale_and_words_make_nothing(copy):
-    before, source = lines_in(copy), copy / "src/rankgrad"
+def test_a_changed_token_makes_what_uses_it_stale_and_words_make_nothing(tmp_path):
+    def lines() -> dict[str, list[str]]:
+        return {stage: lines_of(PARAMS, stage, key, root=tmp_path) for stage, key in WATCHED}
+
+    def stale() -> set[str]:
+        return {stage for stage, of_stage in lines().items() if of_stage != before[stage]}
+
+    for name in ("src", "pipelines"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    before, source = lines(), tmp_path / "src/rankgrad"
     for file, changes, expected in (
         ("io/pictures.py", ("QUALITY = 95", "QUALITY = 5"), {"train", "evaluate"}),
         ("io/starts.py", ("import", "import os, "), {"train"}),
@@ -145,14 +134,14 @@ def test_a_changed_token_makes_what_uses_it_stale_and_words_make_nothing(copy):
         text = path.read_text()
         assert changes[0] in text
         path.write_text(text.replace(*changes, 1))
-        assert stale(copy, before) >= expected, file
+        assert stale() >= expected, file
         words = text.replace("Raises:", "Raises, as it happens:").replace("raise ValueError(", 'raise ValueError("a", ')
         path.write_text(f"# a comment\n{words}")
-        assert stale(copy, before) == set(), file
+        assert stale() == set(), file
         path.write_text(text)
     path = source / "losses/new_rlsep.py"
     path.write_text((source / "losses/rlsep.py").read_text())
-    assert stale(copy, before) == set()
+    assert stale() == set()
 
 
 def test_what_a_script_finds_by_name_is_behind_it_and_so_is_what_loads_sorters():

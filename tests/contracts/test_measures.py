@@ -14,8 +14,16 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from contracts.measures import IMPOSSIBLE, LOSSES, MEASURES, METRICS, TRUTHS, Measure, those
-from contracts.values import check_nothing_else_changes, check_option, check_summary, gradient, numbers_of, options
+from contracts.measures import IMPOSSIBLE, LOSSES, MEASURES, METRICS, TRUTHS, Measure
+from contracts.values import (
+    check_nothing_else_changes,
+    check_option,
+    check_summary,
+    gradient,
+    normal,
+    numbers_of,
+    options,
+)
 from rankgrad import lookup
 from rankgrad.io.checkpoints import build
 from rankgrad.ranks import exact_ranks
@@ -29,11 +37,10 @@ COMMON = {
 # Those that pick out their positives run neither under vmap nor compiled.
 NO_VMAP = ("hard_negative_triplet", "hinge_ap", "sodeep_recall")
 
-every = pytest.mark.parametrize("name", MEASURES)
-every_loss = pytest.mark.parametrize("name", [loss.name for loss in LOSSES])
-every_metric = pytest.mark.parametrize("name", [metric.name for metric in METRICS])
-every_masked_loss = pytest.mark.parametrize("name", [name for name in those("mask") if MEASURES[name].is_loss])
-every_with_sorter = pytest.mark.parametrize("name", those("sorter"))
+every = pytest.mark.parametrize("measure", MEASURES, ids=str)
+every_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
+every_metric = pytest.mark.parametrize("metric", METRICS, ids=str)
+every_with_sorter = pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.takes("sorter")], ids=str)
 
 
 def close(first: torch.Tensor, second: torch.Tensor, **tolerance) -> None:
@@ -41,8 +48,7 @@ def close(first: torch.Tensor, second: torch.Tensor, **tolerance) -> None:
 
 
 @every_loss
-def test_is_documented_and_has_the_common_arguments(name):
-    loss = MEASURES[name]
+def test_is_documented_and_has_the_common_arguments(loss):
     check_summary(loss.function)
     signature = inspect.signature(loss.function).parameters
     common = {argument: default for argument, default in COMMON.items() if argument in signature}
@@ -53,10 +59,8 @@ def test_is_documented_and_has_the_common_arguments(name):
 
 
 @every_loss
-def test_a_loss_has_the_gradient_of_its_value_and_changes_nothing_else(name, generator):
-    loss = MEASURES[name]
+def test_a_loss_has_the_gradient_of_its_value_and_changes_nothing_else(loss, generator):
     scores, truth = loss.example(generator)
-    scores.requires_grad_()
     check = partial(torch.autograd.gradcheck, lambda scores: loss(scores, truth, reduction="mean"), scores)
     assert check_nothing_else_changes(check, scores, truth)
     with torch.no_grad():
@@ -68,34 +72,30 @@ def test_a_loss_has_the_gradient_of_its_value_and_changes_nothing_else(name, gen
 
 
 @every_loss
-def test_a_loss_has_a_second_derivative(name, generator):
-    loss = MEASURES[name]
+def test_a_loss_has_a_second_derivative(loss, generator):
     scores, truth = loss.example(generator)
-    scores.requires_grad_()
     for mask in ({}, {"mask": torch.rand(scores.shape, generator=generator) < 0.8}):
         mean = partial(loss, truth=truth, reduction="mean", **mask)
         assert torch.autograd.gradgradcheck(mean, scores, fast_mode=True)
 
 
 @every_metric
-def test_a_metric_is_exact_without_gradient_and_changes_nothing_else(name, generator):
-    metric = MEASURES[name]
+def test_a_metric_is_exact_without_gradient_and_changes_nothing_else(metric, generator):
     assert {metric.function.__module__.rsplit(".")[-1] for metric in METRICS} == set(lookup.names("metrics"))
     check_summary(metric.function)
     scores, truth = metric.example(generator, torch.float32)
-    value = check_nothing_else_changes(lambda: metric(scores.requires_grad_(), truth), scores, truth)
+    value = check_nothing_else_changes(lambda: metric(scores, truth), scores, truth)
     assert not value.requires_grad
     assert value.dtype in (torch.float64, torch.int64)
     assert metric(scores.double(), truth.double() if truth.is_floating_point() else truth).equal(value)
 
 
 @every_loss
-def test_a_loss_has_the_scores_type_and_computes_in_float32_at_least(name, generator):
-    loss = MEASURES[name]
+def test_a_loss_has_the_scores_type_and_computes_in_float32_at_least(loss, generator):
     for dtype in (torch.float32, torch.float64):
         assert loss(*loss.example(generator, dtype)).dtype == dtype
     scores, truth = loss.example(generator, torch.float32)
-    half = scores.bfloat16().requires_grad_()
+    half = scores.bfloat16()
     single = half.detach().float().requires_grad_()
     values = [loss(half, truth), loss(single, truth)]
     assert values[0].equal(values[1])
@@ -103,10 +103,8 @@ def test_a_loss_has_the_scores_type_and_computes_in_float32_at_least(name, gener
 
 
 @every_loss
-def test_pairs_made_block_by_block_give_the_same(name, generator, monkeypatch):
-    loss = MEASURES[name]
+def test_pairs_made_block_by_block_give_the_same(loss, generator, monkeypatch):
     scores, truth = loss.example(generator)
-    scores.requires_grad_()
     at_once = loss(scores, truth)
     for module in ("rankgrad.losses._pairs", loss.function.__module__):
         monkeypatch.setattr(f"{module}.at_once", lambda device: 2 * scores.numel(), raising=False)
@@ -118,25 +116,22 @@ def test_pairs_made_block_by_block_give_the_same(name, generator, monkeypatch):
 # Groups, masks and weights.
 
 
-@every_masked_loss
-def test_a_masked_item_has_no_gradient_whatever_it_holds(name, generator):
-    loss = MEASURES[name]
+@every_loss
+def test_a_masked_item_has_no_gradient_whatever_it_holds(loss, generator):
     scores, truth = loss.example(generator)
     mask = torch.ones_like(scores, dtype=torch.bool)
     mask[..., 1] = False
     if loss.kind == "positives":
         truth, mask[1] = torch.eye(4, dtype=torch.bool), False
-    spoilt = scores.masked_fill(~mask, torch.nan).requires_grad_()
+    spoilt = scores.masked_fill(~mask, torch.nan)
     slope = gradient(loss(spoilt, truth.double().masked_fill(~mask, torch.nan), mask=mask), spoilt)
     assert not slope[~mask].any()
     assert slope.isfinite().all()
 
 
-@every_masked_loss
-def test_a_group_without_anything_to_compare_has_a_gradient_of_0_and_takes_none_from_others(name, generator):
-    loss = MEASURES[name]
+@every_loss
+def test_a_group_without_anything_to_compare_has_a_gradient_of_0_and_takes_none_from_others(loss, generator):
     scores, truth = loss.example(generator)
-    scores.requires_grad_()
     batch = [torch.stack([tensor, tensor]) for tensor in (scores, truth)]
     nothing = torch.stack([torch.ones_like(scores), torch.zeros_like(scores)])
     for argument in ("mask", "weights") if loss.takes("weights") else ("mask",):
@@ -148,8 +143,7 @@ def test_a_group_without_anything_to_compare_has_a_gradient_of_0_and_takes_none_
 
 
 @every
-def test_no_group_has_no_value(name):
-    measure = MEASURES[name]
+def test_no_group_has_no_value(measure):
     for shape in ((0, 3, 3), (2, 0, 3, 3)) if measure.is_loss else ((0, 3),):
         scores = torch.zeros(shape, requires_grad=True)
         truth = torch.zeros(shape, dtype=TRUTHS[measure.kind].dtype)
@@ -165,11 +159,10 @@ def test_no_group_has_no_value(name):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, measure in MEASURES.items() if measure.kind in ("target", "label_ranks")]
+    "measure", [measure for measure in MEASURES if measure.kind in ("target", "label_ranks")], ids=str
 )
-def test_large_integers_are_compared_as_integers_or_refused(name):
+def test_large_integers_are_compared_as_integers_or_refused(measure):
     """In float64, time stamps in nanoseconds would be ties."""
-    measure = MEASURES[name]
     scores, small = torch.tensor([[0.4, 0.5, 0.3, 0.2, 0.1]]), torch.tensor([[2, 0, 1, 1, 3]])
     large = small + 2**60 * (small.sign() if measure.kind == "label_ranks" else 1)  # 0 is no label
     if measure(scores, small).equal(measure(scores, small + small // 3)):  # only their order counts
@@ -229,8 +222,7 @@ def refusals(measure: Measure, scores: torch.Tensor, truth: torch.Tensor) -> Ite
 
 
 @every
-def test_names_what_it_refuses(name, generator):
-    measure = MEASURES[name]
+def test_names_what_it_refuses(measure, generator):
     scores, truth = measure.example(generator)
     for change, error, message in refusals(measure, scores, truth):
         with pytest.raises(error, match=message):
@@ -240,45 +232,44 @@ def test_names_what_it_refuses(name, generator):
 
 
 @pytest.mark.parametrize(
-    "name", [loss.name for loss in LOSSES if loss.kind == "label_ranks" and not loss.takes("sorter")]
+    "loss", [loss for loss in LOSSES if loss.kind == "label_ranks" and not loss.takes("sorter")], ids=str
 )
-def test_unchecked_a_label_that_cannot_be_there_may_score_minus_infinity(name, generator):
+def test_unchecked_a_label_that_cannot_be_there_may_score_minus_infinity(loss, generator):
     label_ranks = torch.tensor([[2, 1, 0, 0], [1, 0, 0, 0]])
     impossible = torch.tensor([[False, False, False, True], [False, True, False, False]])
-    scores = torch.randn(2, 4, generator=generator, dtype=torch.float64)
+    scores = normal(generator, 2, 4)
     lowest = scores.masked_fill(impossible, -torch.inf).requires_grad_()
     low = scores.masked_fill(impossible, -1000.0).requires_grad_()  # e^-1000 is 0 in double precision
-    values = [MEASURES[name](unlikely, label_ranks, check_finite=False) for unlikely in (lowest, low)]
+    values = [loss(unlikely, label_ranks, check_finite=False) for unlikely in (lowest, low)]
     close(*values)
     close(gradient(values[0], lowest), gradient(values[1], low))
 
 
-OPTIONS = [(name, option) for name, measure in MEASURES.items() for option in options(measure.function)]
-NUMBERS = [(f"losses.{name}", option) for name, option in numbers_of("losses", lookup.names("losses"))]
+OPTIONS = [(measure, option) for measure in MEASURES for option in options(measure.function)]
+NUMBERS = [(loss, option) for loss in LOSSES for option in numbers_of(loss.function)]
 
 
-@pytest.mark.parametrize(("name", "option"), OPTIONS)
-def test_every_option_changes_the_value(name, option, generator):
-    pairs = [MEASURES[name].example(generator) for _ in range(4)]
+@pytest.mark.parametrize(("measure", "option"), OPTIONS, ids=str)
+def test_every_option_changes_the_value(measure, option, generator):
+    pairs = [measure.example(generator) for _ in range(4)]
 
     def values(chosen):
-        return torch.stack([MEASURES[name].mean(*pair, **chosen).nan_to_num() for pair in pairs])
+        return torch.stack([measure.mean(*pair, **chosen).nan_to_num() for pair in pairs])
 
-    check_option(MEASURES[name].function, option, values)
+    check_option(measure.function, option, values)
 
 
-@pytest.mark.parametrize(("name", "option"), NUMBERS)
-def test_an_option_that_is_not_a_number_is_refused(name, option, generator):
+@pytest.mark.parametrize(("loss", "option"), NUMBERS, ids=str)
+def test_an_option_that_is_not_a_number_is_refused(loss, option, generator):
     with pytest.raises((TypeError, ValueError), match=f"{option} is nan, expected"):
-        MEASURES[name](*MEASURES[name].example(generator), **{option: math.nan})
+        loss(*loss.example(generator), **{option: math.nan})
 
 
 # Sorters.
 
 
 @every_with_sorter
-def test_a_sorter_may_be_left_out_named_a_function_or_frozen(name, generator):
-    loss = MEASURES[name]
+def test_a_sorter_may_be_left_out_named_a_function_or_frozen(loss, generator):
     scores, truth = loss.example(generator, torch.float32)
     default = loss(scores, truth, sorter=Laplace(softness=0.2))
     for same in (None, "laplace"):
@@ -292,14 +283,12 @@ def test_a_sorter_may_be_left_out_named_a_function_or_frozen(name, generator):
 
     assert loss(scores, truth, mask=mask, sorter=spoilt).equal(loss(scores, truth, mask=mask, sorter=None))
     frozen = build("sorters", "comparator", {"hidden": 4}, seed=0).requires_grad_(False).eval()
-    assert gradient(loss(scores.requires_grad_(), truth, sorter=frozen), scores).any()
+    assert gradient(loss(scores, truth, sorter=frozen), scores).any()
 
 
 @every_with_sorter
-def test_names_what_is_no_sorter_or_gives_no_ranks(name, generator):
-    loss = MEASURES[name]
+def test_names_what_is_no_sorter_or_gives_no_ranks(loss, generator):
     scores, truth = loss.example(generator)
-    scores.requires_grad_()
 
     def changed(change):
         return lambda scores, **mask: change(Laplace()(scores, **mask))
@@ -322,8 +311,7 @@ def test_names_what_is_no_sorter_or_gives_no_ranks(name, generator):
 
 
 @every_loss
-def test_under_vmap_it_is_the_same_or_refused(name, generator):
-    loss = MEASURES[name]
+def test_under_vmap_it_is_the_same_or_refused(loss, generator):
     pairs = [loss.example(generator) for _ in range(2)]
     batch = [torch.stack(tensors) for tensors in zip(*pairs, strict=True)]
     if loss.function.__name__ in NO_VMAP:
@@ -334,13 +322,12 @@ def test_under_vmap_it_is_the_same_or_refused(name, generator):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [loss.name if loss.name == "losses.spearman" else pytest.param(loss.name, marks=pytest.mark.slow)
-     for loss in LOSSES],
-)  # fmt: skip
-def test_compiled_whole_it_is_the_same_or_refused(name, generator):
+    "loss",
+    [loss if loss.name == "losses.spearman" else pytest.param(loss, marks=pytest.mark.slow) for loss in LOSSES],
+    ids=str,
+)
+def test_compiled_whole_it_is_the_same_or_refused(loss, generator):
     torch.compiler.reset()
-    loss = MEASURES[name]
     pair = loss.example(generator)
     extra = {"sorter": Laplace()} if loss.takes("sorter") else {}
     compiled = torch.compile(partial(loss.function, **extra), fullgraph=True, backend="eager")
@@ -353,8 +340,7 @@ def test_compiled_whole_it_is_the_same_or_refused(name, generator):
 
 
 @every_loss
-def test_makes_no_tensor_on_another_device_than_the_scores(name, generator):
-    loss = MEASURES[name]
+def test_makes_no_tensor_on_another_device_than_the_scores(loss, generator):
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():  # a GPU that need not be there
         pair = [torch.empty(tensor.shape, dtype=tensor.dtype, device="cuda") for tensor in loss.example(generator)]
         try:
@@ -365,10 +351,9 @@ def test_makes_no_tensor_on_another_device_than_the_scores(name, generator):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @every_loss
-def test_values_and_gradients_on_a_gpu_are_the_cpus(name, generator):
-    loss = MEASURES[name]
+def test_values_and_gradients_on_a_gpu_are_the_cpus(loss, generator):
     scores, truth = loss.example(generator)
-    moved = scores.cuda().requires_grad_()
-    value, expected = loss(moved, truth.cuda()), loss(scores.requires_grad_(), truth)
+    moved = scores.cuda()
+    value, expected = loss(moved, truth.cuda()), loss(scores, truth)
     close(value.cpu(), expected)
     close(gradient(value, moved).cpu(), gradient(expected, scores))

@@ -1,7 +1,8 @@
 """What every backbone and every head must do. What a part takes and gives is said by its attributes."""
 
-import inspect
+from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from rankgrad.inputs.features import of_tensor
 from rankgrad.inputs.image import of_tensor as pictures_of
 from rankgrad.inputs.text import of_strings
 from rankgrad.io.checkpoints import build, load_model, save_model
+from rankgrad.models.network import made
 from rankgrad.plain_text import PAIR
 
 BACKBONES, HEADS, WHOLE = (lookup.names(folder) for folder in ("models.backbones", "models.heads", "models"))
@@ -22,6 +24,8 @@ FITTED = [name for name in BACKBONES if lookup.find("models.backbones", name).ta
 WORDS = ["<padding>", "<unknown>", *"abcdefg", PAIR]
 RUNTIME = {"outputs": 5, "features": 7, "words": WORDS, "colors": 1}
 CONVNET, LINEAR, PERCEPTRON = "convnet", "linear", "perceptron"
+Options = Mapping[str, dict[str, Any]]
+NONE: Options = MappingProxyType({})
 # An encoder of a word a token, as its folder has it.
 TINY = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
 TOKENIZER = {
@@ -44,24 +48,22 @@ def part(folder: str, name: str, **options) -> dict[str, Any]:
     return {"name": name} | usual | {"args": small(lookup.find(folder, name)) | usual.get("args", {}) | options}
 
 
-def network(backbone: str = CONVNET, head: str = LINEAR, *, of: str = "network", **options) -> nn.Module:
-    """A whole network with a backbone and a head, whose options are `backbone.<option>` and `head.<option>`."""
-    runtime = {key: options.pop(key, value) for key, value in RUNTIME.items()}
-    ours: dict[str, dict[str, Any]] = {"backbone": {}, "head": {}, "": {}}
-    for name, value in options.items():
-        component, _, option = name.rpartition(".")
-        ours[component][option] = value
+def network(
+    backbone: str = CONVNET, head: str = LINEAR, *, of: str = "network", options: Options = NONE, **runtime
+) -> nn.Module:
+    """A whole network with a backbone and a head, and options of one of the three."""
+    runtime = RUNTIME | runtime
     components = {
-        "backbone": part("models.backbones", backbone, **ours["backbone"]),
-        "head": part("models.heads", head, **ours["head"]),
+        "backbone": part("models.backbones", backbone, **options.get("backbone", {})),
+        "head": part("models.heads", head, **options.get("head", {})),
         "text": part("models.backbones", "words"),
     }
     whole = lookup.find("models", of)
     args = {key: value for key, value in components.items() if key in parameters(whole)}
-    made = build("models", of, small(whole) | args | ours[""], seed=0, **runtime)
+    result = build("models", of, small(whole) | args | options.get("of", {}), seed=0, **runtime)
     if backbone in FITTED:
-        made.backbone.fit(labeled(made.backbone.input, runtime))
-    return made.eval()
+        result.backbone.fit(labeled(result.backbone.input, runtime))
+    return result.eval()
 
 
 def labeled(kind: str, runtime: dict[str, Any]) -> Split:
@@ -150,11 +152,7 @@ def test_features_are_of_the_size_and_form_that_the_backbone_says(backbone, head
     assert model.head.embed(pooled).shape[:2] == (3, model.embedding_size)
     assert model.head(pooled).equal(model.head.score(model.head.embed(pooled)))
     with torch.device("meta"):  # as the params are checked: without memory
-        kind = type(model.backbone)
-        arguments = inspect.signature(kind).parameters
-        made = part("models.backbones", backbone)
-        runtime = {key: value for key, value in RUNTIME.items() if key in arguments} | made.get("files", {})
-        bare = kind(**made["args"], **runtime)
+        bare = made("models.backbones", part("models.backbones", backbone), **RUNTIME)
     assert (bare.size, bare.maps) == (model.backbone.size, model.backbone.maps)
     assert all(weights.is_meta for weights in bare.parameters())
 
@@ -191,9 +189,7 @@ def test_comes_back_from_disk_as_it_was(backbone, head, of, tmp_path):
 
 
 PARTS = {"models": "of", "models.backbones": "backbone", "models.heads": "head"}
-OPTIONS = []
-for folder in PARTS:
-    OPTIONS += [(folder, *pair) for pair in options_of(folder, lookup.names(folder))]
+OPTIONS = [(folder, *pair) for folder in PARTS for pair in options_of(folder)]
 
 
 @pytest.mark.parametrize(("folder", "name", "option"), OPTIONS)
@@ -201,8 +197,7 @@ def test_every_option_changes_the_output(folder, name, option):
     kind = PARTS[folder]
 
     def result(options):
-        chosen = options if kind == "of" else {f"{kind}.{key}": value for key, value in options.items()}
-        model = network(**{kind: name}, **chosen).train()
+        model = network(**{kind: name}, options={kind: options}).train()
         with torch.no_grad():
             torch.manual_seed(0)  # of dropout
             trained = outputs_of(model, inputs(model))  # which moves the statistics of BatchNorm

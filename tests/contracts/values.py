@@ -1,6 +1,7 @@
 """Values for options, taken from signatures, so that a new component is tested without an edit here."""
 
 import inspect
+import re
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -72,27 +73,20 @@ def options(component: Callable[..., Any]) -> dict[str, Any]:
     return result
 
 
-def numbers_of(folder: str, components: Sequence[str]) -> list[tuple[str, str]]:
-    """The options that are numbers, and the lengths of sorters."""
-    pairs = []
-    for name in components:
-        hints = get_type_hints(
-            component.__init__ if isinstance(component := lookup.find(folder, name), type) else component
-        )
-        numbers = [option for option, hint in hints.items() if {hint, *get_args(hint)} & {int, float}]
-        pairs += [(name, number) for number in numbers if number != "dim"]
-    return pairs
+def numbers_of(component: Callable[..., Any]) -> list[str]:
+    """The options that are numbers, and the length of a sorter."""
+    hints = get_type_hints(component.__init__ if isinstance(component, type) else component)
+    return [name for name, hint in hints.items() if name != "dim" and {hint, *get_args(hint)} & {int, float}]
 
 
-def options_of(folder: str, components: Sequence[str]) -> list[tuple[str, str]]:
-    return [(name, option) for name in components for option in options(lookup.find(folder, name))]
+def options_of(folder: str) -> list[tuple[str, str]]:
+    """Each component of a folder with each of its options."""
+    return [(name, option) for name in lookup.names(folder) for option in options(lookup.find(folder, name))]
 
 
 def check_option(component: Callable[..., Any], option: str, result: Callable[[dict[str, Any]], torch.Tensor]) -> None:
     """Check that another value of an option changes the result, and that the documentation names the option."""
-    assert f"{option}:" in (component.__doc__ or "") or f"{option}," in component.__doc__, (
-        "it is missing in the documentation"
-    )
+    assert re.search(f"{option}[:,]", component.__doc__ or ""), "it is missing in the documentation"
     changes = [{name: changed(component, name)} for name in options(component) if name != option]
     for base in ({}, *changes):  # an option may count only together with another
         pair = [result(base | extra) for extra in ({}, {option: changed(component, option)})]
@@ -104,7 +98,7 @@ def check_option(component: Callable[..., Any], option: str, result: Callable[[d
 def check_summary(component: Callable[..., Any]) -> None:
     """Check the first line of the documentation, which tables show."""
     first = (component.__doc__ or "").split("\n")[0]
-    assert first[:1].isupper() or first[:1].islower(), "it has no documentation"
+    assert first[:1].isalpha(), "it has no documentation"
     assert first.endswith((".", ":")), f"the first line of the documentation is no sentence: {first!r}"
 
 
@@ -116,6 +110,10 @@ def check_nothing_else_changes(call: Callable[[], Any], *tensors: torch.Tensor) 
     assert torch.get_rng_state().equal(state)
     assert torch.is_grad_enabled()
     return result
+
+
+def normal(generator: torch.Generator, *shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 def gradient(value: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:

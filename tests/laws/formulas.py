@@ -7,7 +7,7 @@ largest, ties averaged.
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from typing import NamedTuple
 
 
@@ -68,8 +68,8 @@ def weights(rows: Rows) -> list[float]:
 
 
 def relative(rows: Rows) -> Rows:
-    """Return rows whose heaviest has a weight of 1."""
-    heaviest = max(weights(rows))
+    """Return rows whose heaviest has a weight of 1, if any has one."""
+    heaviest = max(weights(rows)) or 1.0
     return [row._replace(weight=row.weight / heaviest) for row in rows]
 
 
@@ -115,14 +115,12 @@ def soft_sign(value: float) -> float:
 
 def agreements(rows: Rows, top_heavy: bool, compared: Callable[[float], float] = sign) -> tuple[float, ...]:
     """Return the weights of pairs: concordant less discordant, both, different scores, different truths."""
-    rows = relative(rows)
-    sums, ranks, true_ranks = [0.0] * 4, score_ranks(rows), truth_ranks(rows)
-    for i, j in permutations(range(len(rows)), 2):
-        weight = rows[i].weight * rows[j].weight * (1 / true_ranks[i] + 1 / true_ranks[j] if top_heavy else 1)
-        ours, true = compared(ranks[j] - ranks[i]), sign(true_ranks[j] - true_ranks[i])
-        for at, term in enumerate((ours * true, abs(ours * true), ours**2, true**2)):
-            sums[at] += weight * term
-    return tuple(sums)
+    terms, ranked = [], zip(weights(relative(rows)), score_ranks(rows), truth_ranks(rows), strict=True)
+    for (weight, rank, true_rank), (other_weight, other_rank, other_true_rank) in permutations(ranked, 2):
+        factor = weight * other_weight * (1 / true_rank + 1 / other_true_rank if top_heavy else 1)
+        ours, true = compared(other_rank - rank), sign(other_true_rank - true_rank)
+        terms.append([factor * term for term in (ours * true, abs(ours * true), ours**2, true**2)])
+    return tuple(map(sum, zip(*terms, strict=True)))
 
 
 def sigmoid(value: float) -> float:
@@ -157,6 +155,23 @@ def both_kinds(rows: Rows) -> bool:
 def worths(rows: Rows) -> list[float]:
     """Return the weights of the positives, 0 for negatives."""
     return [row.weight * (row.truth > 0) for row in rows]
+
+
+def excess(rows: Rows, cost: Callable[[float], float]) -> float:
+    """Return how far the mean cost of the positives' ranks is above the least one."""
+    reached = dot(worths(rows), [*map(cost, score_ranks(rows))])
+    least = dot(sorted(worths(rows), reverse=True), [*map(cost, range(1, len(rows) + 1))])
+    return (reached - least) / sum(worths(rows))
+
+
+def satisfactions(rows: Rows, max_grade: float) -> list[float]:
+    """Return how surely each row is all that a reader needs."""
+    return [row.weight * (2**row.truth - 1) / 2**max_grade for row in relative(rows)]
+
+
+def right(row: Row) -> float:
+    """Return the score in the direction of the label."""
+    return row.score if row.truth else -row.score
 
 
 def before(k: int | None, rank: float, temperature: float) -> float:
@@ -228,23 +243,20 @@ def multilabel_cross_entropy(rows: Rows) -> Value:
 
 
 def lambdarank(rows: Rows, k=None, truncation=None, gain="exponential", weighting="lambdarank") -> Value:
-    gains = [gain_of(row, gain) for row in rows]
-    best = ideal(gains, k)
+    best = ideal([gain_of(row, gain) for row in rows], k)
     if not best or len({row.truth for row in rows}) < 2:
         return None
-    order = sorted(range(len(rows)), key=lambda at: (-rows[at].score, gains[at], rows[at].truth))
-    hard_ranks = [order.index(at) + 1 for at in range(len(rows))]
-    discounts = [(rank <= (k or math.inf)) / math.log2(1 + rank) for rank in hard_ranks]
-    within = min(k or math.inf, truncation or math.inf)
-    total = 0.0
-    for a, b in permutations(range(len(rows)), 2):
-        if rows[a].truth <= rows[b].truth or min(hard_ranks[a], hard_ranks[b]) > within:
+    in_order = sorted(rows, key=lambda row: (-row.score, gain_of(row, gain), row.truth))
+    discount = lambda rank: (rank <= (k or math.inf)) / math.log2(1 + rank)  # noqa: E731
+    last, total = min(k or math.inf, truncation or math.inf), 0.0
+    for (rank, a), (other_rank, b) in permutations(enumerate(in_order, 1), 2):
+        if a.truth <= b.truth or min(rank, other_rank) > last:
             continue
-        apart = abs(hard_ranks[a] - hard_ranks[b])
-        swapped = abs(discounts[a] - discounts[b])
+        apart = abs(rank - other_rank)
+        swapped = abs(discount(rank) - discount(other_rank))
         bound = 1 / math.log2(1 + apart) - 1 / math.log2(2 + apart)
         delta = {"lambdarank": swapped, "ndcg_loss2": bound, "ndcg_loss2++": swapped + 10 * bound}[weighting]
-        total += delta * abs(gains[a] - gains[b]) / best * behind(rows[a], rows[b]) / math.log(2)
+        total += delta * abs(gain_of(a, gain) - gain_of(b, gain)) / best * behind(a, b) / math.log(2)
     return total
 
 
@@ -259,7 +271,7 @@ def gaussian_mlr(rows: Rows, log_variances=None) -> Value:
     def wrong_order(upper: Row, lower: Row) -> float:
         return negative_log_normal((upper.score - lower.score) / math.sqrt(variance(upper) + variance(lower)))
 
-    signed = [(row.score if row.truth else -row.score) / math.sqrt(variance(row)) for row in rows]
+    signed = [right(row) / math.sqrt(variance(row)) for row in rows]
     presence = mean([negative_log_normal(value) for value in signed], weights(rows))
     return presence + (mean_over_pairs(rows, wrong_order) or 0.0)
 
@@ -286,10 +298,7 @@ def average_precision_loss(rows: Rows) -> Value:
 def sodeep_mean_average_precision(rows: Rows, weight_by="classes") -> Value:
     if not both_kinds(rows):
         return None
-    worth = worths(rows)
-    least = dot(sorted(worth, reverse=True), range(1, len(rows) + 1)) / sum(worth)
-    value = (mean(score_ranks(rows), worth) - least) / len(rows)
-    return Counted(value, sum(worth) if weight_by == "positives" else 1.0)
+    return Counted(excess(rows, float) / len(rows), sum(worths(rows)) if weight_by == "positives" else 1.0)
 
 
 def precision_at_k_loss(rows: Rows, k, temperature=0.5) -> Value:
@@ -309,7 +318,7 @@ def reciprocal_rank_loss(rows: Rows) -> Value:
 def expected_reciprocal_rank_loss(rows: Rows, k=None, max_grade=4.0, temperature=0.5) -> Value:
     if not ordered(rows):
         return None
-    satisfied = [row.weight * (2**row.truth - 1) / 2**max_grade for row in relative(rows)]
+    satisfied = satisfactions(rows, max_grade)
     soft_ranks, reached = score_ranks(rows), 0.0
     for i, rank in enumerate(soft_ranks):
         unsatisfied = 1.0
@@ -333,26 +342,24 @@ def softsort_cross_entropy(rows: Rows, temperature=0.5) -> Value:
 
 
 def hinge_ap(rows: Rows) -> Value:
-    """Return the largest over all ways to mix the sorted positives with the sorted negatives."""
+    """Compare the true ranking with all ways to mix the sorted positives with the sorted negatives."""
     positives = sorted((row.score for row in rows if row.truth), reverse=True)
     negatives = sorted((row.score for row in rows if not row.truth), reverse=True)
     if not positives or not negatives:
         return None
 
-    def agreement(is_above: Callable[[int, int], bool]) -> float:
+    def bound(positions: Sequence[int]) -> float:
+        """Return 1 - AP + F of a ranking, by where its positives stand."""
+        others = [position for position in range(len(rows)) if position not in positions]
+        compared = product(zip(positions, positives, strict=True), zip(others, negatives, strict=True))
         total = 0.0
-        for i, positive in enumerate(positives):
-            for j, negative in enumerate(negatives):
-                total += (positive - negative) * (1 if is_above(i, j) else -1)
-        return total / len(positives) / len(negatives)
+        for (position, positive), (other, negative) in compared:
+            total += (positive - negative) * (1 if position < other else -1)
+        precisions = [count / (position + 1) for count, position in enumerate(positions, 1)]
+        return 1 - sum(precisions) / len(precisions) + total / len(positives) / len(negatives)
 
-    best = -math.inf
-    for positions in combinations(range(len(rows)), len(positives)):
-        negative_positions = [position for position in range(len(rows)) if position not in positions]
-        precisions = [(i + 1) / (position + 1) for i, position in enumerate(positions)]
-        value = agreement(lambda i, j: positions[i] < negative_positions[j])  # noqa: B023
-        best = max(best, 1 - sum(precisions) / len(precisions) + value)
-    return best - agreement(lambda i, j: True)
+    rankings = combinations(range(len(rows)), len(positives))
+    return max(map(bound, rankings)) - bound(range(len(positives)))
 
 
 def pointwise(error: Callable[..., float]) -> Callable[..., Value]:
@@ -362,11 +369,6 @@ def pointwise(error: Callable[..., float]) -> Callable[..., Value]:
         return Counted(mean([error(row, **options) for row in rows], weights(rows)), sum(weights(rows)))
 
     return formula
-
-
-def right(row: Row) -> float:
-    """Return the score in the direction of the label."""
-    return row.score if row.truth else -row.score
 
 
 def squared_error(row: Row) -> float:
@@ -389,15 +391,16 @@ def focal(row: Row, gamma=2.0) -> float:
     return (1 - sigmoid(right(row))) ** gamma * softplus(-right(row))
 
 
-def normalized_mse(rows: Rows, normalize_groups) -> Value:
-    center = mean([row.truth for row in rows], weights(rows))
-    deviation = math.sqrt(mean([(row.truth - center) ** 2 for row in rows], weights(rows)))
+def mse(rows: Rows, normalize_groups=None) -> Value:
+    targets = truths(rows)
+    center = mean(truths(rows), weights(rows))
+    deviation = math.sqrt(mean([(truth - center) ** 2 for truth in truths(rows)], weights(rows)))
     if normalize_groups == "ranks":
         targets = [(len(rows) + 1 - rank) / len(rows) for rank in truth_ranks(rows)]
     elif normalize_groups == "centered":
-        score_center = mean([row.score for row in rows], weights(rows))
+        score_center = mean(scores(rows), weights(rows))
         targets = [row.truth - center + score_center for row in rows]
-    else:
+    elif normalize_groups == "standardized":
         targets = [(row.truth - center) / deviation if ordered(rows) else 0.0 for row in rows]
     moved = [row._replace(truth=target) for row, target in zip(rows, targets, strict=True)]
     return pointwise(squared_error)(moved)
@@ -434,9 +437,7 @@ def hit_rate_loss(rows: Rows, k=1, temperature=1.0) -> Value:
 def mean_log_rank(rows: Rows) -> Value:
     if not both_kinds(rows):
         return None
-    logarithms = dot(worths(rows), [math.log(rank) for rank in score_ranks(rows)])
-    least = dot(sorted(worths(rows), reverse=True), [math.log(place) for place in range(1, len(rows) + 1)])
-    return Counted((logarithms - least) / sum(worths(rows)), max(worths(rows)))
+    return Counted(excess(rows, math.log), max(worths(rows)))
 
 
 def info_nce(rows: Rows, temperature=0.05) -> Value:
@@ -490,13 +491,18 @@ def ndcg(rows: Rows, k=None, gain="exponential") -> Value:
     return dot(gains, discounts) / ideal(gains, k) if any(gains) else None
 
 
+def within(rows: Rows, k: int) -> list[float]:
+    """Return the share of the first k places that each row has."""
+    return shared(scores(rows), lambda rank: float(rank <= k))
+
+
 def recall_at_k(rows: Rows, k=1) -> Value:
-    return mean(shared(scores(rows), lambda rank: float(rank <= k)), worths(rows))
+    return mean(within(rows, k), worths(rows))
 
 
 def precision_at_k(rows: Rows, k=5, adaptive_k=False) -> float:
     places = min(k, len(rows)) if adaptive_k else k
-    return dot(shared(scores(rows), lambda rank: float(rank <= k)), worths(rows)) / places
+    return dot(within(rows, k), worths(rows)) / places
 
 
 def average_precision(rows: Rows) -> Value:
@@ -537,10 +543,8 @@ def coverage_error(rows: Rows) -> Value:
 
 
 def expected_reciprocal_rank(rows: Rows, k=None, max_grade=4.0) -> float:
-    heaviest = max(weights(rows)) or 1.0
-    satisfied = [row.weight / heaviest * (2**row.truth - 1) / 2**max_grade for row in rows]
     reading, reached = 1.0, 0.0
-    in_order = sorted(zip([-row.score for row in rows], satisfied, strict=True))
+    in_order = sorted(zip([-row.score for row in rows], satisfactions(rows, max_grade), strict=True))
     for rank, (_, probability) in enumerate(in_order[:k], 1):
         reached += reading * probability / rank
         reading *= 1 - probability
@@ -583,75 +587,71 @@ def pair_rates(rows: Rows) -> list[float]:
     return rates(positive, predicted)
 
 
-LOSSES = [
-    ("asymmetric", pointwise(asymmetric), {"gamma_present": 1.0, "gamma_absent": 2.0, "shift": 0.05}),
-    ("asymmetric", pointwise(asymmetric), {"gamma_present": 0.0, "gamma_absent": 4.0, "shift": 0.3}),
-    ("average_precision", average_precision_loss, {}),
-    ("expected_reciprocal_rank", expected_reciprocal_rank_loss, {}),
-    ("expected_reciprocal_rank", expected_reciprocal_rank_loss, {"k": 2, "max_grade": 3.0, "temperature": 0.3}),
-    ("focal", pointwise(focal), {"gamma": 2.0}),
-    ("gaussian_mlr", gaussian_mlr, {}),
-    ("gaussian_mlr", gaussian_mlr, {"log_variances": "half the scores"}),
-    ("generalized_cross_entropy", pointwise(generalized_cross_entropy), {"q": 0.7}),
-    ("hard_negative_triplet", hard_negative_triplet, {}),
-    ("hard_negative_triplet", hard_negative_triplet, {"margin": 1.5, "hardest": False}),
-    ("hinge_ap", hinge_ap, {}),
-    ("hit_rate", hit_rate_loss, {"k": 2, "temperature": 0.7}),
-    ("info_nce", info_nce, {"temperature": 0.25}),
-    ("kendall", kendall_loss, {}),
-    ("kendall", kendall_loss, {"temperature": 0.3, "top_heavy": True}),
-    ("l1", pointwise(lambda row: abs(row.score - row.truth)), {}),
-    ("lambdarank", lambdarank, {}),
-    ("lambdarank", lambdarank, {"k": 2, "weighting": "ndcg_loss2++"}),
-    ("lambdarank", lambdarank, {"truncation": 1, "weighting": "ndcg_loss2", "gain": "linear"}),
-    ("list_mle", list_mle, {}),
-    ("list_mle", list_mle, {"top_heavy": True}),
-    ("listnet", listnet, {}),
-    ("lsep", lsep, {}),
-    ("mean_log_rank", mean_log_rank, {}),
-    ("mse", pointwise(squared_error), {}),
-    ("mse", normalized_mse, {"normalize_groups": "standardized"}),
-    ("mse", normalized_mse, {"normalize_groups": "ranks"}),
-    ("mse", normalized_mse, {"normalize_groups": "centered"}),
-    ("multilabel_cross_entropy", multilabel_cross_entropy, {}),
-    ("multilabel_soft_margin", pointwise(lambda row: softplus(-right(row))), {}),
-    ("ndcg", ndcg_loss, {}),
-    ("ndcg", ndcg_loss, {"k": 2, "gain": "linear", "temperature": 0.3}),
-    ("pairwise_logistic", pairwise_logistic, {}),
-    ("pairwise_logistic", pairwise_logistic, {"adjacent": 3.0}),
-    ("plackett_luce", plackett_luce, {}),
-    ("precision_at_k", precision_at_k_loss, {"k": 2, "temperature": 0.3}),
-    ("ranknet", ranknet, {}),
-    ("reciprocal_rank", reciprocal_rank_loss, {}),
-    ("rlsep", rlsep, {}),
-    ("sodeep_mean_average_precision", sodeep_mean_average_precision, {}),
-    ("sodeep_mean_average_precision", sodeep_mean_average_precision, {"weight_by": "positives"}),
-    ("sodeep_recall", sodeep_recall, {}),
-    ("sodeep_recall", sodeep_recall, {"margin": 0.2, "hardest": False}),
-    ("softsort_cross_entropy", softsort_cross_entropy, {"temperature": 0.7}),
-    ("spearman", spearman_loss, {}),
-    ("spearman_of_label_ranks", spearman_loss, {}),
-]
-METRICS = [
-    ("average_precision", average_precision, {}),
-    ("coverage_error", coverage_error, {}),
-    ("elementwise_match", elementwise_match, {}),
-    ("exact_match", exact_match, {}),
-    ("expected_reciprocal_rank", expected_reciprocal_rank, {}),
-    ("expected_reciprocal_rank", expected_reciprocal_rank, {"k": 2, "max_grade": 3.0}),
-    ("goodman_kruskal_gamma", gamma, {}),
-    ("hit_rate", hit_rate, {"k": 2}),
-    ("kendall", tau, {}),
-    ("kendall", tau, {"top_heavy": True}),
-    ("label_ranking_scores", label_ranking_scores, {}),
-    ("ndcg", ndcg, {}),
-    ("ndcg", ndcg, {"k": 2, "gain": "linear"}),
-    ("pair_accuracy", pair_accuracy, {}),
-    ("precision_at_k", precision_at_k, {"k": 3}),
-    ("precision_at_k", precision_at_k, {"k": 3, "adaptive_k": True}),
-    ("ranking_loss", ranking_loss, {}),
-    ("recall_at_k", recall_at_k, {"k": 2}),
-    ("reciprocal_rank", reciprocal_rank, {}),
-    ("reciprocal_rank", reciprocal_rank, {"k": 2}),
-    ("spearman", correlation, {}),
-]
+# Each formula with the options that it is tried with.
+LOSSES = {
+    "asymmetric": (
+        pointwise(asymmetric),
+        {"gamma_present": 1.0, "gamma_absent": 2.0, "shift": 0.05},
+        {"gamma_present": 0.0, "gamma_absent": 4.0, "shift": 0.3},
+    ),
+    "average_precision": (average_precision_loss, {}),
+    "expected_reciprocal_rank": (expected_reciprocal_rank_loss, {}, {"k": 2, "max_grade": 3.0, "temperature": 0.3}),
+    "focal": (pointwise(focal), {"gamma": 2.0}),
+    "gaussian_mlr": (gaussian_mlr, {}, {"log_variances": "half the scores"}),
+    "generalized_cross_entropy": (pointwise(generalized_cross_entropy), {"q": 0.7}),
+    "hard_negative_triplet": (hard_negative_triplet, {}, {"margin": 1.5, "hardest": False}),
+    "hinge_ap": (hinge_ap, {}),
+    "hit_rate": (hit_rate_loss, {"k": 2, "temperature": 0.7}),
+    "info_nce": (info_nce, {"temperature": 0.25}),
+    "kendall": (kendall_loss, {}, {"temperature": 0.3, "top_heavy": True}),
+    "l1": (pointwise(lambda row: abs(row.score - row.truth)), {}),
+    "lambdarank": (
+        lambdarank,
+        {},
+        {"k": 2, "weighting": "ndcg_loss2++"},
+        {"truncation": 1, "weighting": "ndcg_loss2", "gain": "linear"},
+    ),
+    "list_mle": (list_mle, {}, {"top_heavy": True}),
+    "listnet": (listnet, {}),
+    "lsep": (lsep, {}),
+    "mean_log_rank": (mean_log_rank, {}),
+    "mse": (
+        mse,
+        {},
+        {"normalize_groups": "standardized"},
+        {"normalize_groups": "ranks"},
+        {"normalize_groups": "centered"},
+    ),
+    "multilabel_cross_entropy": (multilabel_cross_entropy, {}),
+    "multilabel_soft_margin": (pointwise(lambda row: softplus(-right(row))), {}),
+    "ndcg": (ndcg_loss, {}, {"k": 2, "gain": "linear", "temperature": 0.3}),
+    "pairwise_logistic": (pairwise_logistic, {}, {"adjacent": 3.0}),
+    "plackett_luce": (plackett_luce, {}),
+    "precision_at_k": (precision_at_k_loss, {"k": 2, "temperature": 0.3}),
+    "ranknet": (ranknet, {}),
+    "reciprocal_rank": (reciprocal_rank_loss, {}),
+    "rlsep": (rlsep, {}),
+    "sodeep_mean_average_precision": (sodeep_mean_average_precision, {}, {"weight_by": "positives"}),
+    "sodeep_recall": (sodeep_recall, {}, {"margin": 0.2, "hardest": False}),
+    "softsort_cross_entropy": (softsort_cross_entropy, {"temperature": 0.7}),
+    "spearman": (spearman_loss, {}),
+    "spearman_of_label_ranks": (spearman_loss, {}),
+}
+METRICS = {
+    "average_precision": (average_precision, {}),
+    "coverage_error": (coverage_error, {}),
+    "elementwise_match": (elementwise_match, {}),
+    "exact_match": (exact_match, {}),
+    "expected_reciprocal_rank": (expected_reciprocal_rank, {}, {"k": 2, "max_grade": 3.0}),
+    "goodman_kruskal_gamma": (gamma, {}),
+    "hit_rate": (hit_rate, {"k": 2}),
+    "kendall": (tau, {}, {"top_heavy": True}),
+    "label_ranking_scores": (label_ranking_scores, {}),
+    "ndcg": (ndcg, {}, {"k": 2, "gain": "linear"}),
+    "pair_accuracy": (pair_accuracy, {}),
+    "precision_at_k": (precision_at_k, {"k": 3}, {"k": 3, "adaptive_k": True}),
+    "ranking_loss": (ranking_loss, {}),
+    "recall_at_k": (recall_at_k, {"k": 2}),
+    "reciprocal_rank": (reciprocal_rank, {}, {"k": 2}),
+    "spearman": (correlation, {}),
+}

@@ -58,14 +58,10 @@ class Drawn:
     inputs: list[tuple[Callable[[Any, list[Any]], list[float]], list[Any]]] = field(default_factory=list)
     weights: list[float] | None = None
 
-    @property
-    def in_queries(self) -> bool:
-        return "relevance" in self.options
-
     def expected(self, split: str) -> list[dict[str, Any]]:
         """Return what the rows of a split become, in their order."""
         rows = [row for row, split_of_row in enumerate(self.splits) if split_of_row == split]
-        if not self.in_queries:
+        if "relevance" not in self.options:
             return [self._expected(row) for row in rows]
         queries: dict[str, list[int]] = {}
         for row in rows:
@@ -310,7 +306,7 @@ def write(columns: dict[str, list[Any]], form: Form, folder: Path) -> Path:
     elif form.suffix == "jsonl":
         text = ""
         for row in rows:
-            cells = [_cell(cell, form) for cell in row]
+            cells = [_text(cell, form) if form.as_text and isinstance(cell, float) else cell for cell in row]
             text += json.dumps(dict(zip(names, cells, strict=True)), ensure_ascii=form.as_text, default=str)
             text += form.newline
         path.write_bytes(text.encode(form.encoding))
@@ -328,10 +324,6 @@ def _text(cell: Any, form: Form, *, in_list: bool = False) -> str:
     if point and form.thousands and not in_list:
         integer = f"{int(integer):,}".replace(",", form.thousands) if integer not in ("0", "-0") else integer
     return integer + point.replace(".", form.decimal) + decimals
-
-
-def _cell(cell: Any, form: Form) -> Any:
-    return _text(cell, form) if form.as_text and isinstance(cell, float) else cell
 
 
 def _array(cells: list[Any], form: Form) -> pa.Array:

@@ -22,20 +22,23 @@ def mean_of(values: np.ndarray) -> Statistic:
     return Statistic(["mean"], len(values), lambda rows: values[rows].mean(-1)[None])
 
 
+def statistic_of(task: str, count: int, **columns) -> Statistic:
+    return lookup.find("tasks", task)().statistic(pa.table({"id": range(count)} | columns))
+
+
 def scored(score, target, **columns) -> Statistic:
-    table = pa.table({"id": range(len(score)), "score": pa.array(score, pa.float32()), "target": target} | columns)
-    return lookup.find("tasks", "score_ranking")().statistic(table)
+    scores = pa.array(score, pa.float32())
+    return statistic_of("score_ranking", len(score), score=scores, target=target, **columns)
 
 
 def labeled(labels: list, **columns: list) -> Statistic:
-    scores = [[float(row), float(-row)] for row in range(len(labels))]
-    table = {"id": range(len(labels)), "scores": scores, "labels": labels, "difficult": [[0, 0]] * len(labels)}
-    return lookup.find("tasks", "multilabel")().statistic(pa.table(table | columns))
+    count = len(labels)
+    scores, difficult = [[float(row), float(-row)] for row in range(count)], [[0, 0]] * count
+    return statistic_of("multilabel", count, scores=scores, labels=labels, difficult=difficult, **columns)
 
 
-def queried(relevance: list) -> Statistic:
-    table = {"id": range(len(relevance)), "scores": [[0.5] * len(row) for row in relevance], "relevance": relevance}
-    return lookup.find("tasks", "query_ranking")().statistic(pa.table(table))
+def queried(relevance: list, scores: list, **columns: list) -> Statistic:
+    return statistic_of("query_ranking", len(relevance), scores=scores, relevance=relevance, **columns)
 
 
 def compared_rows(metric: str, statistics: dict[str, dict[int, Statistic]]) -> dict[tuple[str, str], Row]:
@@ -113,7 +116,7 @@ class TestUndefined:
             (scored([1.0, 1, 2, 3], TARGET, fold=[1, 1, 2, 2]), ["spearman (fold 1)"]),
             (labeled([[0, 0]] * 3), ["mean_average_precision"]),
             (labeled([[1, 0], [0, 0], [0, 1], [1, 0]], fold=[1, 1, 2, 2]), ["average_precision.1 (fold 1)"]),
-            (queried([[0, 0], [0]]), None),
+            (queried([[0, 0], [0]], [[0.5, 0.5], [0.5]]), None),
         ],
     )  # fmt: skip
     def test_a_metric_without_a_value_is_named(self, statistic, named):
@@ -182,13 +185,6 @@ class TestUndefined:
 
 def test_weights_count_between_folds_as_within_them():
     relevance, weight = [[1, 0]] * 4 + [[0, 1]] * 4, [100.0] * 4 + [1.0] * 4  # the first four are right
-    table = {
-        "id": range(8),
-        "scores": [[1.0, 0.0]] * 8,
-        "relevance": relevance,
-        "weight": weight,
-        "fold": [1] * 4 + [2] * 4,
-    }
-    statistic = lookup.find("tasks", "query_ranking")().statistic(pa.table(table))
+    statistic = queried(relevance, [[1.0, 0.0]] * 8, weight=weight, fold=[1] * 4 + [2] * 4)
     value = dict(zip(statistic.names, statistic.of_all(), strict=True))["pair_accuracy"]
     assert value == pytest.approx(np.average([1] * 4 + [0] * 4, weights=weight))

@@ -7,12 +7,12 @@ import math
 
 import pytest
 import torch
-from contracts.values import gradient
+from contracts.values import gradient, normal
 from scipy.stats import norm
 
 from laws.formulas import LOSSES, Row
 from rankgrad import losses, metrics
-from rankgrad.sorters import LSTM, Laplace, StraightThrough
+from rankgrad.sorters import Laplace, StraightThrough
 
 OWN = torch.eye(4, dtype=torch.bool)
 EXACT = StraightThrough()
@@ -63,12 +63,12 @@ def test_a_masked_score_costs_those_far_from_it_no_precision(name):
 @pytest.mark.parametrize("levels", [3, 530])
 @pytest.mark.parametrize("name", ["kendall", "expected_reciprocal_rank"])
 def test_long_lists_are_their_formula_and_have_its_gradient(name, levels, generator):
-    scores = torch.randn(530, generator=generator, dtype=torch.float64).requires_grad_()
+    scores = normal(generator, 530).requires_grad_()
     target = torch.randint(levels, (530,), generator=generator) * 4 / levels
     loss = getattr(losses, name)
     rows = [Row(score, true, 1.0) for score, true in zip(scores.tolist(), target.tolist(), strict=True)]
-    expected = next(formula(rows) for loss_name, formula, _ in LOSSES if loss_name == name)
-    assert loss(scores, target, sorter=EXACT).item() == pytest.approx(expected, rel=1e-6)
+    formula, *_ = LOSSES[name]
+    assert loss(scores, target, sorter=EXACT).item() == pytest.approx(formula(rows), rel=1e-6)
 
     def soft(scores, mask=None):
         return 1 + (scores.shape[-1] - 1) * (-scores).sigmoid()
@@ -160,7 +160,7 @@ def test_gaussian_mlr_has_the_right_gradient_far_out():
 
 
 def test_the_variances_of_gaussian_mlr_have_a_gradient(generator):
-    scores, log_variances = torch.randn(2, 4, generator=generator, dtype=torch.float64).requires_grad_()
+    scores, log_variances = normal(generator, 2, 4).requires_grad_()
     label_ranks = torch.tensor([2, 0, 1, 0])
     loss = lambda scores, spread: losses.gaussian_mlr(scores, label_ranks, log_variances=spread)  # noqa: E731
     assert torch.autograd.gradcheck(loss, (scores, log_variances))
@@ -170,11 +170,9 @@ def test_the_variances_of_gaussian_mlr_have_a_gradient(generator):
 
 LEFT_OUT = OWN.clone()
 LEFT_OUT[2] = OWN[1]
-SHORT_SORTER = LSTM(length=3, hidden=2, layers=1)
 REFUSED = [
     ("hard_negative_triplet", LEFT_OUT, {}, "no True in column 2"),
     ("hard_negative_triplet", torch.stack([OWN, LEFT_OUT.T]), {}, r"no True in row 2 of matrix \(1,\)"),
-    ("hard_negative_triplet", OWN[:, :3], {}, "no True in row 3"),
     ("hard_negative_triplet", torch.ones(5, 3, 1).bool(), {}, r"\(5, 3, 1\).* m of at least 2"),
     ("ndcg", torch.tensor([1.0, 61.0]), {}, r"target\[1\] is 61.0.*linear"),
     ("ndcg", torch.ones(2), {"gain": "cubic"}, "'cubic'.*'linear'"),
@@ -185,7 +183,6 @@ REFUSED = [
     ("rlsep", torch.tensor([[1, 0]]), {"pairs": 1}, "generator is None"),
     ("spearman", torch.zeros(5, 1), {}, r"groups of 1.*\(5, 1\)"),
     ("sodeep_mean_average_precision", torch.tensor([0, 1]), {"weight_by": "class"}, "'class'.*'classes'"),
-    ("average_precision", torch.tensor([1, 0, 0]), {"sorter": SHORT_SORTER}, "exactly 3"),
     ("spearman", torch.ones(2), {"sorter": Laplace}, r"the class Laplace.*Laplace\(\.\.\.\)"),
     ("gaussian_mlr", torch.ones(4), {"log_variances": torch.zeros(3)}, r"log_variances \(3,\) and scores \(4,\)"),
     ("gaussian_mlr", torch.ones(1), {"log_variances": torch.tensor([math.nan])}, r"log_variances\[0\] is nan"),

@@ -50,14 +50,15 @@ class Batch:
         return result
 
     def relative_weights(self) -> Tensor:
-        largest = self.weights[self.mask].max() if self.mask.any() else torch.tensor(0.0)
+        largest = (self.weights * self.mask).max()
         return self.weights / largest.where(largest > 0, 1.0)
 
 
 @st.composite
-def batches(draw, kind: str, lengths: st.SearchStrategy[int]) -> Batch:
-    """Draw scores with ties, grades, weights and a mask of a few groups."""
-    count, length = draw(st.integers(2, 4)), draw(lengths)
+def batches(draw, function, lengths: st.SearchStrategy[int]) -> Batch:
+    """Draw scores with ties, grades, and, if a function takes them, weights and a mask, of a few groups."""
+    taken = parameters(function)
+    kind, count, length = taken[1], draw(st.integers(2, 4)), draw(lengths)
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32)))
 
     def cells(*values: float) -> Tensor:
@@ -65,13 +66,14 @@ def batches(draw, kind: str, lengths: st.SearchStrategy[int]) -> Batch:
 
     levels = [-2.0, -0.5, 0.0, 0.25, 0.75, 1.5, *range(2, length)]  # most scores of long groups differ
     scores = cells(*levels).double() * draw(st.sampled_from([0.05, 1.0]))
-    weights = cells(0.0, 0.25, 1.0, 3.0).double()
+    weights = (cells(0.0, 0.25, 1.0, 3.0) if "weights" in taken else cells(1.0)).double()
+    mask = cells(True, True, False) if "mask" in taken else cells(True)
     is_binary, is_matrix = kind in ("labels", "positives"), kind == "positives"
     truth = cells(0, 1) if is_binary else cells(0, 1, 2, 3)
     dtype = draw(st.sampled_from([*TYPES, torch.bool] if kind != "target" else TYPES))
     truth = truth.clamp(max=1) if dtype == torch.bool else truth
     factor, dim = draw(st.sampled_from([1.0, 7.0, 1e-15, 1e15])), draw(st.sampled_from([0, -1]))
-    return Batch(scores, truth, weights, cells(True, True, False), is_matrix, dtype, factor, -1 if is_matrix else dim)
+    return Batch(scores, truth, weights, mask, is_matrix, dtype, factor, dim)
 
 
 def call(function, batch: Batch, **options) -> Tensor:
@@ -94,15 +96,6 @@ def call(function, batch: Batch, **options) -> Tensor:
     return torch.stack(list(result.values()), -1) if isinstance(result, dict) else result
 
 
-def drawn(data, function, lengths: st.SearchStrategy[int]) -> Batch:
-    batch = data.draw(batches(parameters(function)[1], lengths))
-    if "weights" not in parameters(function):
-        batch.weights.fill_(1.0)
-    if "mask" not in parameters(function):
-        batch.mask.fill_(True)
-    return batch
-
-
 def value_of(formula, rows: Rows, options: dict) -> Counted:
     """Return the value of a group, NaN where there is nothing to compare, and how much the group counts."""
     value = formula(rows, **options) if any(row.weight for row in rows) else None
@@ -111,12 +104,20 @@ def value_of(formula, rows: Rows, options: dict) -> Counted:
     return value if isinstance(value, Counted) else Counted(value, 1.0)
 
 
-@pytest.mark.parametrize(("name", "formula", "options"), LOSSES)
+def cases(formulas: dict[str, tuple]) -> pytest.MarkDecorator:
+    """Try each formula with each of its options."""
+    rows = []
+    for name, (formula, *options_of_rows) in formulas.items():
+        rows += [(name, formula, options) for options in options_of_rows]
+    return pytest.mark.parametrize(("name", "formula", "options"), rows)
+
+
+@cases(LOSSES)
 @law(16)
 @given(data=st.data())
 def test_a_loss_is_its_formula(name, formula, options, data):
     function = getattr(losses, name)
-    batch = drawn(data, function, st.integers(3, 6))
+    batch = data.draw(batches(function, st.integers(3, 6)))
     groups = [value_of(formula, rows, options) for rows in batch.groups()]
     values = [group.value if group.count else 0.0 for group in groups]
     counts = [group.count for group in groups]
@@ -142,16 +143,16 @@ def weighted_mean(values: list[float], counts: list[float]) -> float:
     return total / sum(counts) if sum(counts) else 0.0
 
 
-@pytest.mark.parametrize(("name", "formula", "options"), METRICS)
+@cases(METRICS)
 @law(16)
 @given(data=st.data())
 def test_a_metric_is_its_formula(name, formula, options, data):
     function = getattr(metrics, name)
-    batch = drawn(data, function, st.integers(3, 6) | st.integers(7, 40))
+    batch = data.draw(batches(function, st.integers(3, 6) | st.integers(7, 40)))
     for value, rows in zip(call(function, batch, **options).tolist(), batch.groups(), strict=True):
         expected = formula(rows, **options) if rows else None
         assert value == pytest.approx(math.nan if expected is None else expected, rel=1e-9, abs=1e-9, nan_ok=True)
 
 
 def test_every_loss_has_a_formula():
-    assert {name for name, *_ in LOSSES} == set(lookup.names("losses"))
+    assert {*LOSSES} == {*lookup.names("losses")}

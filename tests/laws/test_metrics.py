@@ -99,25 +99,22 @@ def same(first, second) -> None:
     torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12, equal_nan=True)
 
 
-def in_batches(metric, sizes, *arguments, **more):
+def in_batches(metric, sizes, **columns):
     """Return the metric of rows that come in batches of these sizes."""
     epoch_metric = metrics.EpochMetric(metric)
-    pieces = zip(*(values.split(sizes) for values in arguments), strict=True)
-    options = {name: values.split(sizes) for name, values in more.items()}
-    for number, piece in enumerate(pieces):
-        epoch_metric.update(*piece, **{name: values[number] for name, values in options.items()})
+    for batch in zip(*(values.split(sizes) for values in columns.values()), strict=True):
+        epoch_metric.update(**dict(zip(columns, batch, strict=True)))
     return epoch_metric.compute()
 
 
-@pytest.mark.parametrize("name", [metric.name for metric in METRICS] + ["metrics.label_set_scores"])
+@pytest.mark.parametrize("metric", [*(metric.function for metric in METRICS), metrics.label_set_scores])
 @law(10)
 @given(sizes=st.lists(st.integers(0, 4), min_size=1, max_size=5).filter(any), seed=st.integers(0, 1000))
-def test_a_metric_of_batches_is_that_of_their_rows(name, sizes, seed):
-    metric = getattr(metrics, name.removeprefix("metrics."))
+def test_a_metric_of_batches_is_that_of_their_rows(metric, sizes, seed):
     arguments, generator = parameters(metric), torch.Generator().manual_seed(seed)
     shape = (sum(sizes), 5)
     scores, truth = torch.randint(4, (2, *shape), generator=generator)
-    scores = scores > 1 if name == "metrics.label_set_scores" else scores.double()
+    scores = scores > 1 if metric is metrics.label_set_scores else scores.double()
     if arguments[1] in ("labels", "positives"):
         truth = truth.clamp(max=1)
     if arguments[1] == "positives":
@@ -128,19 +125,19 @@ def test_a_metric_of_batches_is_that_of_their_rows(name, sizes, seed):
         more["mask"][:, 0] = True
     if "weights" in arguments:
         more["weights"] = torch.rand(shape, generator=generator)
+    columns = {"scores": scores, "truth": truth, **more}
     expected = metric(scores, truth, **more)
-    same(in_batches(metric, sizes, scores, truth, **more), expected)
+    same(in_batches(metric, sizes, **columns), expected)
 
     if "dim" in arguments:
         across = partial(metric, dim=0)
-        same(in_batches(across, sizes, scores, truth, **more), across(scores, truth, **more))
+        same(in_batches(across, sizes, **columns), across(scores, truth, **more))
         # Rows of lists in any order, of which some are left out, and others masked.
         order = torch.randperm(scores.numel(), generator=generator)
         order = order[more["mask"].flatten()[order] | (torch.rand(len(order), generator=generator) < 0.5)]
-        columns = {"query": torch.arange(shape[0])[:, None].expand(shape), **more}
+        columns["query"] = torch.arange(shape[0])[:, None].expand(shape)
         rows = {column: values.flatten()[order] for column, values in columns.items()}
-        queries = in_batches(metric, 3, scores.flatten()[order], truth.flatten()[order], **rows)
-        same(queries, expected)
+        same(in_batches(metric, 3, **rows), expected)
 
 
 def test_the_next_set_begins_with_nothing_and_a_batch_is_kept_as_it_was():

@@ -16,6 +16,13 @@ from rankgrad.datasets.files.splits import Split
 from rankgrad.inputs.features import of_tensor
 from rankgrad.layers import NumbersOnCpu
 from rankgrad.models.backbones._gradients import AROUND, DIRECTIONS, FAINTEST, oriented_gradients
+from rankgrad.models.backbones.convnet import Convnet
+from rankgrad.models.backbones.perceptron import Perceptron
+from rankgrad.models.backbones.sru import Sru
+from rankgrad.models.backbones.timm import Timm
+from rankgrad.models.backbones.torchvision import Torchvision
+from rankgrad.models.backbones.transformer import Transformer
+from rankgrad.models.backbones.words import Words
 from rankgrad.models.network import made
 from rankgrad.plain_text import tokens_of, words_of
 from rankgrad.vocabulary import Vocabulary
@@ -101,7 +108,7 @@ def test_flat_areas_have_no_oriented_gradients_and_a_finite_slope():
 
 
 def test_a_perceptron_standardizes_by_what_it_was_fitted_to(generator):
-    perceptron = made("models.backbones", {"name": "perceptron", "args": {"hidden": []}}, features=3)
+    perceptron = Perceptron(features=3, hidden=[])
     vectors = torch.randn(50, 3, generator=generator) * torch.tensor([3.0, 1.0, 0.0]) + 1e4
     perceptron.fit(Split(of_tensor(vectors)))
     standardized = perceptron(vectors)
@@ -115,9 +122,7 @@ def test_a_perceptron_with_quantiles_sees_only_the_order_of_a_feature(generator)
     transformed = torch.cat([vectors[:, :1].mul(3).exp(), vectors[:, 1:]], dim=1)
     seen = []
     for training in (vectors, transformed):
-        perceptron = made(
-            "models.backbones", {"name": "perceptron", "args": {"hidden": [], "quantiles": True}}, features=2
-        )
+        perceptron = Perceptron(features=2, hidden=[], quantiles=True)
         perceptron.fit(Split(of_tensor(training)))
         seen.append(perceptron(training)[:, 2:])
     assert seen[0][:, 0].tolist() == pytest.approx(seen[1][:, 0].tolist(), abs=0.05)
@@ -125,10 +130,6 @@ def test_a_perceptron_with_quantiles_sees_only_the_order_of_a_feature(generator)
     assert seen[0].std().item() == pytest.approx(1, abs=0.05)
     order = vectors[:, 0].argsort()
     assert (seen[0][order, 0].diff() >= 0).all()
-
-
-def torchvision(network: str, **options) -> nn.Module:
-    return made("models.backbones", {"name": "torchvision", "args": {"network": network, **options}})
 
 
 def check_names(backbone: nn.Module, layers: nn.Module, published: dict[str, torch.Tensor]) -> None:
@@ -144,7 +145,7 @@ class TestLibraries:
     )
     def test_a_network_of_torchvision_gives_its_last_maps_and_keeps_its_names(self, network, size, blocks):
         with torch.device("meta"):
-            backbone = torchvision(network)
+            backbone = Torchvision(network=network)
             features = backbone(torch.empty(2, 1, 224, 224, dtype=torch.uint8))
         assert (backbone.maps, backbone.size, len(backbone.blocks)) == (True, size, blocks)
         assert features.shape[:2] == (2, size)
@@ -156,14 +157,14 @@ class TestLibraries:
     def test_every_classification_network_of_torchvision_can_be_a_backbone(self):
         for network in list_models(module=torchvision_models):
             with torch.device("meta"):
-                backbone = torchvision(network)
+                backbone = Torchvision(network=network)
             assert backbone.maps, network
             assert backbone.blocks, network
 
     def test_maps_are_what_the_librarys_classifier_averages(self, generator):
         images = torch.randint(0, 256, (2, 3, 64, 64), generator=generator, dtype=torch.uint8)
         for network in ("resnet18", "densenet121", "swin_t"):
-            backbone = torchvision(network).eval()
+            backbone = Torchvision(network=network).eval()
             classifier = get_model(network).eval()
             assert not classifier.load_state_dict(backbone.layers.state_dict(), strict=False).unexpected_keys
             *_, last = classifier.children()
@@ -177,7 +178,7 @@ class TestLibraries:
 
     def test_a_transformer_takes_images_of_its_size_alone(self):
         with torch.device("meta"):
-            backbone = torchvision("vit_b_16")
+            backbone = Torchvision(network="vit_b_16")
             with pytest.raises(ValueError, match="images are 96 x 96 pixels, but the network takes 224 x 224"):
                 backbone(torch.empty(1, 3, 96, 96))
 
@@ -187,23 +188,22 @@ class TestLibraries:
     def test_a_network_of_timm_gives_maps_where_it_has_places(self, network, maps):
         timm = pytest.importorskip("timm")
         with torch.device("meta"):
-            backbone = made("models.backbones", {"name": "timm", "args": {"network": network}})
+            backbone = Timm(network=network)
             classifier = timm.create_model(network, num_classes=7)
         assert backbone.maps == maps
         check_names(backbone, backbone.network, classifier.state_dict())
         assert backbone.mean.flatten().shape == (3,)
 
     def test_a_library_that_is_missing_is_named_with_its_extra(self, monkeypatch):
-        for name, options in (("timm", {"network": "resnet18"}), ("transformers", {})):
+        for name, backbone, options in (("timm", Timm, {"network": "resnet18"}), ("transformers", Transformer, FILES)):
             monkeypatch.setitem(sys.modules, name, None)
-            component = {"name": name.removesuffix("s"), "args": options, "files": {} if options else FILES}
             with pytest.raises(ModuleNotFoundError, match=rf"pip install 'rankgrad\[{name}\]'"):
-                made("models.backbones", component)
+                backbone(**options)
 
 
 @pytest.mark.parametrize("which", [None, "all", 1])
 def test_what_is_frozen_of_a_backbone_learns_nothing_and_keeps_its_statistics(which, generator):
-    backbone = made("models.backbones", {"name": "convnet", "args": {"channels": [4, 6]}})
+    backbone = Convnet(channels=[4, 6])
     backbone.freeze(which)
     before = {name: value.clone() for name, value in backbone.state_dict().items()}
     backbone.train()(torch.randint(0, 256, (3, 1, 16, 16), generator=generator, dtype=torch.uint8))
@@ -220,8 +220,7 @@ class TestText:
     def test_the_units_of_sru_are_a_loop_over_the_words(self):
         words = Vocabulary.of(["b c d e f"]).words
         torch.manual_seed(0)
-        component = {"name": "sru", "args": {"size": 6, "word_size": 3, "layers": 2}}
-        sru = made("models.backbones", component, words=words).eval().requires_grad_(False)
+        sru = Sru(words=words, size=6, word_size=3, layers=2).eval().requires_grad_(False)
         for layer in sru.layers:
             layer.forget.normal_()
             layer.reset.normal_()
@@ -239,20 +238,17 @@ class TestText:
             assert embedding.allclose(states[-1], atol=1e-6)
 
     def test_an_encoder_pools_the_tokens_that_are_there(self):
-        encoders = {
-            pooling: made("models.backbones", {"name": "transformer", "args": {"pooling": pooling}, "files": FILES})
-            for pooling in ("mean", "first")
-        }
-        encoders["first"].load_state_dict(encoders["mean"].eval().state_dict())
-        states = encoders["mean"].network(input_ids=torch.tensor([[2, 3, 4]])).last_hidden_state[0]
-        tokens = encoders["mean"].tokenize(["a b c", "a b c d e f"])
+        mean, first = (Transformer(pooling=pooling, **FILES).eval() for pooling in ("mean", "first"))
+        first.load_state_dict(mean.state_dict())
+        states = mean.network(input_ids=torch.tensor([[2, 3, 4]])).last_hidden_state[0]
+        tokens = mean.tokenize(["a b c", "a b c d e f"])
         assert tokens[0].tolist() == [3, 4, 5, 0, 0, 0]
-        assert encoders["mean"](tokens)[0].allclose(states.mean(0), atol=1e-5)
-        assert encoders["first"].eval()(tokens)[0].allclose(states[0], atol=1e-5)
+        assert mean(tokens)[0].allclose(states.mean(0), atol=1e-5)
+        assert first(tokens)[0].allclose(states[0], atol=1e-5)
         with pytest.raises(ValueError, match="text 1 is ' ', expected at least one word"):
-            encoders["mean"].tokenize(["a", " "])
+            mean.tokenize(["a", " "])
         with pytest.raises(ValueError, match="longest is 999, expected at most the encoder's 512 positions"):
-            made("models.backbones", {"name": "transformer", "args": {"longest": 999}, "files": FILES})
+            Transformer(longest=999, **FILES)
 
     def test_unknown_words_are_one_number_and_empty_captions_are_refused(self):
         vocabulary = Vocabulary.of(["the three", "the seven"], least=1)
@@ -287,7 +283,7 @@ class TestText:
         assert max(encoded("anything")) < len(Vocabulary(vocabulary.words, pieces=True))
 
     def test_order_counts_and_a_text_without_words_is_refused(self):
-        network = made("models.backbones", {"name": "words"}, words=Vocabulary.of(["b c d"]).words)
+        network = Words(words=Vocabulary.of(["b c d"]).words)
         assert not network(torch.tensor([[2, 3]])).allclose(network(torch.tensor([[3, 2]])))
         with pytest.raises(ValueError, match="text 0 has no words"):
             network(torch.zeros(1, 3, dtype=torch.long))

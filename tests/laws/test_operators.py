@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from contracts.values import gradient, normal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -46,10 +47,6 @@ scales = st.integers(-30, 30).map(lambda exponent: 10.0**exponent)
 
 def vector(values: list[float]) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
-
-
-def normal(generator, *shape: int) -> torch.Tensor:
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 # Against bisection and all pairs.
@@ -113,8 +110,8 @@ def test_hard_values_are_the_limit_of_soft_ones_and_have_their_gradient(name, ke
     gradients = []
     for hard in (True, False):
         values = operator(scores, sorter=kernel(), hard=hard)
-        total = (values * torch.arange(values.numel()).view(values.shape)).sum()
-        gradients += torch.autograd.grad(total, scores)
+        weighted = values * torch.arange(values.numel()).view(values.shape)
+        gradients.append(gradient(weighted, scores))
     assert torch.allclose(*gradients)
 
 
@@ -153,18 +150,18 @@ def test_each_vector_has_the_values_and_gradients_of_its_scores_that_the_mask_le
     mask[torch.arange(rows), torch.arange(rows) % length] = True  # each vector has one
     filled = scores.masked_fill(~mask, torch.nan).requires_grad_()
     result = operator(filled, mask=mask)
-    (slope,) = torch.autograd.grad(result.square().sum(), filled)
+    slope = gradient(result.square(), filled)
     total = 0.0
     for row in range(rows):
         left = scores[row][mask[row]].requires_grad_()
         alone = operator(left)
         kept = result[:, row] if name == "quantiles" else result[row]
-        if name in ("topk", "permutation"):
+        if name in OF_PLACES:
             kept = kept[..., mask[row]]
         if name in ("sort", "permutation"):
             kept = kept[: len(left)]
         assert torch.allclose(kept, alone)
-        assert torch.allclose(slope[row][mask[row]], torch.autograd.grad(alone.square().sum(), left)[0])
+        assert torch.allclose(slope[row][mask[row]], gradient(alone.square(), left))
         total += alone.sum().item()
     assert result.sum().item() == pytest.approx(total)  # the rest is 0
     assert not slope[~mask].any()
@@ -177,8 +174,8 @@ def test_is_finite_on_plateaus_of_ties(name, kernel):
         scores = torch.tensor(values).requires_grad_()
         result = OPERATORS[name](scores, sorter=kernel(softness=1e-4))
         assert torch.isfinite(result).all()
-        total = (result * torch.arange(result.numel()).view(result.shape)).sum()
-        assert torch.isfinite(torch.autograd.grad(total, scores)[0]).all()
+        weighted = result * torch.arange(result.numel()).view(result.shape)
+        assert torch.isfinite(gradient(weighted, scores)).all()
 
 
 @every
@@ -255,8 +252,7 @@ def test_equal_scores_are_their_own_order(name, kernel, value):
         assert (result == scores.detach()[0, 0]).all()
     # The gradient takes each for the mean of all.
     result = OPERATORS[name](scores, sorter=kernel())
-    (gradient,) = torch.autograd.grad(result.sum(), scores)
-    assert torch.allclose(gradient, torch.full((2, 3), result.numel() / 6))
+    assert torch.allclose(gradient(result, scores), torch.full((2, 3), result.numel() / 6))
 
 
 @both_kernels
@@ -282,7 +278,7 @@ def test_scores_may_span_the_range_of_their_type(name, dtype):
     result = OPERATORS[name](wide)
     unit = 1 if name in OF_PLACES else largest
     assert torch.allclose(result / unit, OPERATORS[name](scores), atol=1e-5)
-    assert torch.isfinite(torch.autograd.grad(result.sum(), wide)[0]).all()
+    assert torch.isfinite(gradient(result, wide)).all()
 
 
 # What is refused, and the ranks as a function.

@@ -1,7 +1,5 @@
 """Params of which something is changed are read back as they were read, or refused by their place."""
 
-import json
-from functools import cache
 from typing import Any
 
 from hypothesis import given
@@ -14,26 +12,19 @@ from pipelines.config.plan import merged
 from pipelines.config.rules import check_values
 from pipelines.config.schema import read
 
-from conftest import ROOT  # isort: skip
+from conftest import ROOT, params_of  # isort: skip
 
 VALID = sorted((ROOT / "tests/params/valid").glob("*.yaml"))
 BLOCKS = ("datasets", "sorters", "training", "runs", "gate", "compute", "evaluate", "benchmark_sorters")
 PLACE = r"^params\.yaml: [\w.\[\]'\" -]+"
 
 
-@cache
-def _text() -> str:
-    return json.dumps(read(ROOT / "params.yaml"))
-
-
 def params_with(changes: dict[str, Any]) -> dict[str, Any]:
     """The project's params with these changes, and a run a task besides theirs: each costs time to check."""
-    shipped = json.loads(_text())
-    kept = {run["task"]: name for name, run in shipped["runs"].items()}
-    shipped["runs"] = {
-        name: run for name, run in shipped["runs"].items() if name in {*kept.values(), *changes.get("runs", ())}
-    }
-    return merged(shipped | {"comparisons": {}}, changes)
+    runs = read(ROOT / "params.yaml")["runs"]
+    of_tasks = {run["task"]: name for name, run in runs.items()}
+    kept = {*of_tasks.values(), *changes.get("runs", ())}
+    return params_of(merged({"runs": {name: run for name, run in runs.items() if name in kept}}, changes))
 
 
 @law(2, most=100)

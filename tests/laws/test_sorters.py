@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from contracts.values import gradient, normal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -49,18 +50,17 @@ def test_sums_over_pairs(values):
 
 @pytest.mark.parametrize("softness", [0.2, 1e-3])  # by cumulative sums of the whole vector, and within blocks
 def test_long_vectors_and_batches_are_summed_as_short_ones(softness, generator):
-    scores = torch.randn(9, 300, generator=generator, dtype=torch.float64).requires_grad_()
-    mask, probe = torch.rand(9, 300, generator=generator) < 0.8, torch.randn(9, 300, generator=generator).double()
+    scores = normal(generator, 9, 300).requires_grad_()
+    mask, probe = torch.rand(9, 300, generator=generator) < 0.8, normal(generator, 9, 300)
     sorter = Laplace(softness=softness, standardize=False)
     apart = (scores.unsqueeze(-2) - scores.unsqueeze(-1)) / softness
     pairs = (apart.sign() * -torch.expm1(-apart.abs()) * mask.unsqueeze(-2)).sum(-1) / 2
     expected = (pairs + (mask.sum(-1, keepdim=True) + 1) / 2) * mask
-    (slopes,) = torch.autograd.grad((expected * probe).sum(), scores)
+    slopes = gradient(expected * probe, scores)
     soft = sorter(scores, mask=mask)
     assert torch.allclose(soft, expected)
-    (gradient,) = torch.autograd.grad((soft * probe).sum(), scores, retain_graph=True)
     (twice,) = torch.autograd.grad((soft * probe).sum(), scores, create_graph=True)  # by another way
-    assert torch.allclose(gradient, slopes)
+    assert torch.allclose(gradient(soft * probe, scores), slopes)
     assert torch.allclose(twice, slopes)
     assert torch.allclose(torch.func.vmap(sorter)(scores), torch.stack([sorter(row) for row in scores]))
     assert torch.allclose(sorter(scores[:, :100]), torch.stack([sorter(row[:100]) for row in scores]))
@@ -70,7 +70,7 @@ def test_long_vectors_and_batches_are_summed_as_short_ones(softness, generator):
 
 
 def test_detached_gradients_are_those_of_the_formula_with_the_deviation_held_constant(generator):
-    scores = torch.randn(6, generator=generator, dtype=torch.float64)
+    scores = normal(generator, 6)
     deviation = scores.std(correction=0).item()
     fixed = Laplace(softness=0.1 * deviation, standardize=False)
     assert torch.allclose(jacobian(Laplace(softness=0.1), scores), jacobian(fixed, scores))
@@ -118,16 +118,16 @@ def slow_comparator(sorter: Comparator, scores: np.ndarray) -> tuple[np.ndarray,
 
 @pytest.mark.parametrize("d", [2, 5, 23])
 def test_the_comparator_is_its_formula_pair_by_pair(d, generator):
-    sorter, scores = small_comparator(), torch.randn(d, generator=generator, dtype=torch.float64)
+    sorter, scores = small_comparator(), normal(generator, d)
     expected, derivative = slow_comparator(sorter, scores.numpy())
     assert sorter(scores).detach().numpy() == pytest.approx(expected)
     assert jacobian(sorter, scores).numpy() == pytest.approx(derivative)
 
 
 def test_the_comparators_imitation_loss_is_its_formula(generator):
-    scores = torch.randn(3, 6, generator=generator, dtype=torch.float64).requires_grad_()
+    scores = normal(generator, 3, 6).requires_grad_()
     soft, probe = small_comparator()(scores), torch.tensor([1.0, -1.0] * 3).double()
-    (ours,) = torch.autograd.grad((soft * probe).sum(), scores)
+    ours = gradient(soft * probe, scores)
     width = (scores.std(-1, correction=0) * math.sqrt(2) * 3 / 6)[:, None, None]
     density = torch.exp(-((scores.unsqueeze(-1) - scores.unsqueeze(-2)) / width).square() / 2)
     theirs = density @ probe - density.sum(-1) * probe

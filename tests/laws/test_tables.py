@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -34,16 +34,6 @@ def read_as(table: dict[str, list[Any]], form: Form, options: dict[str, Any], **
     with TemporaryDirectory() as folder:
         write(table, form, Path(folder))
         return read(options | form.options, Path(folder), **how)
-
-
-def about_of(train: pa.Table, kind: str) -> dict[str, Any]:
-    """Return what a model that learned from a table writes down of its input."""
-    metadata = {key.decode(): json.loads(value) for key, value in train.schema.metadata.items()}
-    about = {"kind": kind, **metadata["input"]}
-    if kind == "features":
-        count = len(train[kind][0])
-        about |= {"count": count, "names": metadata.get("features"), "precision": "float64"}
-    return about
 
 
 def placed_by(*arguments: Any, **how: Any) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -78,7 +68,8 @@ def test_prediction_reads_a_row_as_training_stored_it(table, form, data):
             options |= {"file": path.name, "format": form.suffix}
         splits = read(options, Path(folder))
         stored = {row["name"]: row[kind] for of_split in splits.values() for row in of_split.to_pylist()}
-        about = about_of(splits["train"], kind)
+        pq.write_table(splits["train"], Path(folder) / "train.parquet")
+        about = lookup.find("tasks", "score_ranking")().load(folder, "train", threads=1).inputs.about
         # As they are called, or as a person names them, in whichever order.
         roles = data.draw(st.sampled_from([Roles(), Roles(about["columns"][::-1])]))
         recipe = {"task": "score_ranking", "input": about}
@@ -116,12 +107,12 @@ def test_a_group_of_several_spellings_is_one(group, order, seed, suffix, within)
 
 @st.composite
 def grouped(draw) -> dict[str, list[Any]]:
-    """Rows of twenty shops, an input and a target each."""
-    count = draw(st.integers(40, 50))
-    each = lambda strategy: draw(st.lists(strategy, min_size=count, max_size=count))  # noqa: E731
-    shops = [f"s{shop}" for shop in [*range(20), *each(st.integers(0, 19))[20:]]]
-    return {"who": [f"n{row}" for row in range(count)], "shop": shops,
-            "x": draw(st.lists(NUMBERS, min_size=count, max_size=count, unique=True)), "y": each(NUMBERS)}  # fmt: skip
+    """Rows of twenty shops, an input and a target each; the target is the number of the row."""
+    x = draw(st.lists(NUMBERS, min_size=40, max_size=50, unique=True))
+    rows = range(len(x))
+    shops = draw(st.lists(st.integers(0, 19), min_size=len(x) - 20, max_size=len(x) - 20))
+    return {"who": [f"n{row}" for row in rows], "shop": [f"s{shop}" for shop in [*range(20), *shops]],
+            "x": x, "y": [*map(float, rows)]}  # fmt: skip
 
 
 @law(15)
@@ -139,7 +130,6 @@ def test_a_group_is_in_one_split_no_row_is_lost_and_none_that_is_taken_out_moves
 ):
     options = FLAT | {"split": {"hash_of": "shop"} | SHARES} | options
     count = len(table["who"])
-    table["y"] = [*map(float, range(count))]
 
     def rows(chosen: Sequence[int], form: Form) -> dict[float, tuple[str, dict[str, Any]]]:
         cells = {name: [column[row] for row in chosen] for name, column in table.items()}
@@ -162,7 +152,7 @@ def test_a_group_is_in_one_split_no_row_is_lost_and_none_that_is_taken_out_moves
 @given(table=grouped(), months=st.lists(st.integers(1, 4), min_size=50, max_size=50), snapshot=st.integers(1, 4))
 def test_later_days_are_for_training_but_for_groups_that_are_held_out(table, months, snapshot):
     months = [1] * 30 + months[: len(table["who"]) - 30]
-    table["clicks"] = [*map(float, range(len(months)))]
+    table["clicks"] = [*map(float, range(100, 100 + len(months)))]
     table["day"] = [f"{1 + row % 28}.{month}.2026" for row, month in enumerate(months)]
     options = FLAT | {"group": "shop" if snapshot % 2 else "who", "split": {"hash_of": "shop"} | SHARES,
                       "train_target": "clicks",
