@@ -10,12 +10,13 @@ text; a step has questions with one relevant abstract each, and the other questi
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
 
-from rankgrad import losses, metrics
+from rankgrad import losses
 from rankgrad.datasets.files.splits import Split
 from rankgrad.inputs.text import of_strings
 from rankgrad.io.results import Row
@@ -29,7 +30,7 @@ from rankgrad.vocabulary import Vocabulary
 from studies import cranfield
 from studies.compared import compared
 from studies.cranfield import METHODS, NAMES, UPSTREAM, read, reranking
-from studies.vectorized import Jobs, command, settings_by_fold
+from studies.vectorized import Jobs, command
 
 SEEDS = 2
 BATCH, DEPTH, LONGEST = 8, 10, 160  # questions per step, abstracts per question, words per pair
@@ -194,23 +195,9 @@ FORMS: dict[
 
 
 def text_scores(run: str) -> tuple[Tensor, list[Row]]:
-    """Choose a setting for each fold with one network, and return scores (seeds, q, d) and the settings."""
-    _, _, relevance = read()
-    train, every_rate, every_step = FORMS[run.split(", ")[0]]
-    result = torch.empty(SEEDS, *relevance.shape)
-    rates, steps = [], []
-    for learn, choose, test in reranking().parts():
-        tried = []
-        for rate in every_rate:
-            scores = train(run, learn, choose, rate, 1)
-            tried += [metrics.mean_average_precision(values, relevance[choose]).item() for values in scores]
-        rate, step = divmod(int(torch.tensor(tried).argmax()), len(every_step))
-        rates.append(every_rate[rate])
-        steps.append(every_step[step])
-        for seed in range(SEEDS):
-            scores = train(run, torch.cat([learn, choose]), test, rates[-1], seed + 1)
-            result[seed, test] = scores[step]
-    return result, settings_by_fold(run, rates, steps)
+    """Return scores (seeds, q, d) and the settings of each fold."""
+    train, rates, steps = FORMS[run.split(", ")[0]]
+    return replace(reranking(), seeds=SEEDS).chosen_scores(run, partial(train, run), rates, steps)
 
 
 def rows(run: str) -> list[Row]:

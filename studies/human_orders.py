@@ -156,7 +156,7 @@ def rows(name: str, method: str) -> list[Row]:
     for (_, _, test), scores in zip(splits, of_splits, strict=True):
         tested = Lists(scores, ranks[test].expand(SEEDS, -1, -1), torch.ones(SEEDS, len(test)))
         for metric, measure in METRICS.items():
-            values[metric].append(tested.mean(measure(scores, tested.truth).nan_to_num(0.0)))
+            values[metric].append(tested.measured(measure, scores))
     result = []
     for metric, of_splits in values.items():
         table = torch.stack(of_splits)

@@ -53,8 +53,7 @@ LEAST = 1e-3  # smallest variance of a feature within a class, as a fraction of 
 @cache
 def read(name: str) -> tuple[Tensor, Tensor]:
     """Return features (n, f), float64, and the label ranks (n, K) of a set."""
-    if not FILE.is_whole(RAW):
-        print(FILE.fetch(RAW, timeout=10))
+    FILE.complete(RAW)
     members = [f"balanced/raw/{name}.dat"]
     if name == "glass":  # each part separates one class from the rest; rows that are always in the rest are the last
         members = [f"imbalanced/raw/glass{number}.dat" for number in (0, 1, 4, 5, 6)]

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 from rankgrad.io.pictures import as_png
 from rankgrad.ranks import dense_ranks
 from studies.converters.packages import PackagedFile
-from studies.converters.writing import convert, drawn_splits
+from studies.converters.writing import block_of, convert, drawn_splits
 
 FILE = PackagedFile(
     package="kanjivg",
@@ -23,22 +23,15 @@ FILE = PackagedFile(
     wheel="5190e7ec4eb513dbe6865b2ed52c58287fc10ea514b9409e4cf66ce7db41644d",
     origin="The data are KanjiVG by Ulrich Apel and others, CC BY-SA 3.0: name them where you show or pass on pictures",
 )
-BLOCK = {
-    "name": "table",
-    "raw": "data/raw/kanji",
-    "size": 64,
-    "args": {
-        "file": "kanji.parquet", "image": "image", "gray": True, "label_ranks": "rank_*", "id": "code",
-        "split": "split", "gate_share": 0,
-    },
-    "seed": 1,
-}  # fmt: skip
+SIZE = 64  # pixels per side
+BLOCK = block_of(
+    "kanji", size=SIZE, image="image", gray=True, label_ranks="rank_*", id="code", split="split", gate_share=0
+)
 MEMBER = re.compile(r"kanji/([0-9a-f]{5})\.svg")  # a code point; others are variants of these
 ATTRIBUTE = "{http://kanjivg.tagaini.net}"
 CANVAS, WIDTH = 109, 3  # side of a drawing and width of a stroke, in KanjiVG's units
 LABELS = 2, 6  # smallest and largest number of labels of a kanji
 LEAST = 100  # fewest kanji with a component
-SIZE = 64  # pixels per side
 FINER = 4  # pictures are drawn this many times larger, then averaged
 POINTS = {"M": 1, "C": 3, "S": 2}  # points of each path command
 TIMES = np.linspace(0, 1, 9)[:, None]

@@ -12,19 +12,12 @@ import pandas as pd
 from PIL import Image
 
 from rankgrad.io.pictures import as_png
-from studies.converters.writing import convert, drawn_splits
+from studies.converters.writing import block_of, convert, drawn_splits
 
-BLOCK = {
-    "name": "table",
-    "raw": "data/raw/photo_collages",
-    "size": 64,
-    "args": {
-        "file": "photo_collages.parquet", "image": "image", "label_ranks": "rank_*", "id": "name", "split": "split",
-        "gate_share": 0,
-    },
-    "seed": 1,
-}  # fmt: skip
 CANVAS = 64  # pixels per side
+BLOCK = block_of(
+    "photo_collages", size=CANVAS, image="image", label_ranks="rank_*", id="name", split="split", gate_share=0
+)
 SIZES = 16, 40  # smallest and largest side of a photo
 PHOTOS = 2, 3  # fewest and most photos of a collage
 APART = 3  # smallest difference between the sides of two photos
