@@ -48,14 +48,13 @@ RUNS = [RIDGE, *(f"{backbone}, ranknet" for backbone in BACKBONES), *(f"words, {
 @cache
 def pairs() -> list[str]:
     """Return both texts of each row in the form that networks take."""
-    table, _, _ = read()
+    table = read().table
     return [f"{query}{PAIR}{passage}" for query, passage in zip(table["query"], table["passage"], strict=True)]
 
 
 def pairs_of(questions: Tensor) -> list[str]:
     """Return both texts of each abstract in the lists of questions."""
-    _, _, relevance = read()
-    depth, texts = relevance.shape[1], []
+    depth, texts = read().relevance.shape[1], []
     for question in questions.tolist():
         texts += pairs()[question * depth : (question + 1) * depth]
     return texts
@@ -66,7 +65,6 @@ class Reranker(nn.Module):
 
     def __init__(self, backbone: str, learn: Tensor, seed: int):
         super().__init__()
-        _, _, relevance = read()
         texts = pairs_of(learn)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(seed, "cranfield_texts"))
@@ -75,7 +73,7 @@ class Reranker(nn.Module):
         if backbone == "knrm":
             self.backbone.fit(Split(of_strings(texts)))
         tokens = self.backbone.tokenize(pairs())[:, :LONGEST]
-        self.tokens = tokens.view(*relevance.shape, -1)
+        self.tokens = tokens.view(*read().relevance.shape, -1)
 
     def forward(self, questions: Tensor, documents: Tensor) -> Tensor:
         """Return scores (b, d) of documents (b, d) of questions (b,)."""
@@ -145,7 +143,7 @@ def trained(
 def encoder_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
     """Train an encoder, and return its scores for other questions after each of `ENCODER_STEPS`."""
     _, loss = run.split(", ")
-    _, _, relevance = read()
+    relevance = read().relevance
     network, draws = Encoder(learn, seed), generator(seed, "cranfield_texts", "batches")
     is_relevant = torch.zeros(len(relevance), len(network.passages)).scatter(1, network.abstracts, relevance).bool()
 
@@ -160,7 +158,7 @@ def encoder_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: i
 def reranker_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
     """Train a reranker, and return its scores for other questions after each of `STEPS`."""
     backbone, loss = run.split(", ")
-    _, _, relevance = read()
+    relevance = read().relevance
     network, draws = Reranker(backbone, learn, seed), generator(seed, "cranfield_texts", "batches")
 
     def of_batch() -> Tensor:
@@ -176,7 +174,7 @@ def reranker_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: 
 @torch.no_grad()
 def ridge_scores(run: str, learn: Tensor, tested: Tensor, penalty: float, seed: int) -> list[Tensor]:
     """Fit a ridge regression, which has no seed, and return its scores for other questions."""
-    _, _, relevance = read()
+    relevance = read().relevance
     texts, depth = pairs_of(learn), relevance.shape[1]
     model = WordPairRidge(words=Vocabulary.of(texts).words, outputs=1, penalty=penalty)
     model.fit(Split(of_strings(texts), relevance[learn].flatten(), torch.full((len(learn),), depth)))

@@ -39,7 +39,7 @@ import sys
 import threading
 import time
 import traceback
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -276,12 +276,9 @@ def rank(job: Job, settings: Settings, until: float) -> list[Row]:
         precision=settings.precision,
         checkpoint=settings.folder("epochs", job),
     )
-    counts: Counter[str] = Counter()
-    validation: list[float] = []  # the scorer's values
+    reached = defaultdict(list)  # the values on validation of each phase
     for phase, epoch in epochs:
-        counts[phase] += 1
-        if phase == "scorer":
-            validation.append(epoch.value)
+        reached[phase].append(epoch.value)
         check_time(until)
     table = task.predict(network, test)
     with replaced_file(settings.folder("predictions", job)) as partial_file:
@@ -289,7 +286,8 @@ def rank(job: Job, settings: Settings, until: float) -> list[Row]:
 
     statistic = task.statistic(table)
     values: dict[str, Any] = dict(zip(statistic.names, statistic.of_all(), strict=True))
-    values |= {"epochs": counts, "validation": max(validation)}
+    validation = reached["scorer"]
+    values |= {"epochs": {phase: len(epochs) for phase, epochs in reached.items()}, "validation": max(validation)}
     for number in range(CURVE, len(validation) + 1, CURVE):
         values[f"validation after {number} epochs"] = validation[number - 1]
     values["size"] = correlations(matrix(table, "scores", path="predictions"), size)

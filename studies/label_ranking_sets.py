@@ -35,6 +35,7 @@ from studies.vectorized import (
     of_each_list,
     of_sets,
     squared_errors,
+    standardized,
 )
 
 RAW = Path("data/raw/label_ranking_sets")
@@ -110,9 +111,7 @@ def parts(count: int, name: str) -> list[Fold]:
 def lists(data: tuple[Tensor, Tensor], learned: list[Tensor], tested: list[Tensor]) -> list[Lists]:
     """Return training and test rows of folds, with features standardized over the training rows."""
     features, ranks = data
-    spread = torch.stack([features[rows].std(0) for rows in learned]).unsqueeze(1)
-    mean = torch.stack([features[rows].mean(0) for rows in learned]).unsqueeze(1)
-    values = ((features - mean) / spread.where(spread > 0, 1.0)).float().unsqueeze(2)
+    values = torch.stack([standardized(features, rows) for rows in learned]).float().unsqueeze(2)
     return [lists_of_folds(values, rows, ranks, 1) for rows in (learned, tested)]
 
 

@@ -225,6 +225,12 @@ class Search:
             yield Lists(every[network, rows].flatten(1, 2), split.truth[network, rows], counts).repeated(copies)
 
 
+def standardized(features: Tensor, learn: Tensor) -> Tensor:
+    """Return features (n, f) less their means over the rows to learn from, in their standard deviations."""
+    spread, mean = torch.std_mean(features[learn], 0)
+    return (features - mean) / spread.where(spread > 0, 1.0)
+
+
 def lists_of_folds(features: Tensor, rows: list[Tensor], truth: Tensor, networks: int) -> Lists:
     """Return lists of each fold, for several networks."""
     padded = pad_sequence(rows, batch_first=True, padding_value=-1)

@@ -46,7 +46,7 @@ class Drawing(NamedTuple):
     components: dict[str, list[np.ndarray]]
 
 
-def drawings(raw: Path, *, least: int = LEAST) -> tuple[list[Drawing], list[str]]:
+def drawings(raw: Path) -> tuple[list[Drawing], list[str]]:
     """Return the kanji with 2 to 6 labels, and the labels: components with two or more strokes that many kanji have."""
     every = []
     with ZipFile(raw / FILE.name) as archive:
@@ -54,14 +54,14 @@ def drawings(raw: Path, *, least: int = LEAST) -> tuple[list[Drawing], list[str]
             if member := MEMBER.fullmatch(name):
                 every.append(_drawing(chr(int(member[1], 16)), archive.read(name)))
     counts = Counter(label for drawing in every for label in drawing.components)
-    labels = sorted(label for label, count in counts.items() if count >= least)
+    labels = sorted(label for label, count in counts.items() if count >= LEAST)
     few, many = LABELS
     return [drawing for drawing in every if few <= len(drawing.components.keys() & set(labels)) <= many], labels
 
 
-def table(raw: Path, *, least: int = LEAST) -> pd.DataFrame:
+def table(raw: Path) -> pd.DataFrame:
     """Return a row for each kanji: a gray picture, and the rank of each component by the area of its bounding box."""
-    kanji, labels = drawings(raw, least=least)
+    kanji, labels = drawings(raw)
     areas = torch.zeros(len(kanji), len(labels), dtype=torch.float64)
     for row, drawing in enumerate(kanji):
         for column, label in enumerate(labels):

@@ -5,6 +5,7 @@ beside the collages' folder.
 """
 
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +63,7 @@ def _places(draws: np.random.Generator, count: int) -> list[Place]:
         sides = draws.integers(SIZES[0], SIZES[1] + 1, count)
         corners = draws.integers(0, CANVAS - sides + 1, (2, count))
         places = [(int(side), int(top), int(left)) for side, top, left in zip(sides, *corners, strict=True)]
-        pairs = [(one, other) for number, one in enumerate(places) for other in places[:number]]
-        if not any(_collide(one, other) for one, other in pairs):
+        if not any(_collide(one, other) for one, other in combinations(places, 2)):
             return places
 
 

@@ -76,6 +76,6 @@ def lists(query: pd.Series, features: Any, relevance: pd.Series) -> pa.Table:
     """Return documents with feature vectors, with splits drawn by query."""
     flat = pa.array(features.ravel(), pa.float32())
     vectors = pa.FixedSizeListArray.from_arrays(flat, features.shape[1])
-    split = query.map(dict(zip(query.unique(), drawn_splits(query.unique(), test=0.2, val=0.2), strict=True)))
+    split = drawn_splits(query, test=0.2, val=0.2)
     columns = {"query": query, "features": vectors, "relevance": relevance, "split": split}
     return pa.table(columns).take(pa.array(query.argsort(kind="stable")))
