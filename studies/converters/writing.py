@@ -68,8 +68,16 @@ def block_of(name: str, *, size: int | None = None, folds: int | None = None, **
 
 def block_of_lists(name: str, *, folds: int, **args: Any) -> dict[str, Any]:
     """Return the block of a table made by `lists`."""
-    columns = {"features": "features", "relevance": "relevance", "group": "query", "split": "split"}
-    return block_of(name, folds=folds, **columns, gate_share=0, **args)
+    return block_of(
+        name,
+        folds=folds,
+        features="features",
+        relevance="relevance",
+        group="query",
+        split="split",
+        gate_share=0,
+        **args,
+    )
 
 
 def lists(query: pd.Series, features: Any, relevance: pd.Series) -> pa.Table:
