@@ -44,26 +44,23 @@ SHOWN = {
     "unranked.f1": "unranked F1 (any order)",
 }
 EXAMPLES = 12  # images on the sheet
+SEED = 1  # of scenes, weights and batches
 # Small enough for a minute on two cores.
 CANVAS, CHANNELS, EPOCHS = 48, (16, 32, 64), {"scorer": 8, "thresholds": 3}
 ROWS = {"train": 4000, "val": 500, "test": 1000}
 
 
-def main(seed: int = 1) -> None:
-    """Train both, print a table of their metrics, and draw the orders that they find.
-
-    Args:
-        seed: of data, weights and batches.
-    """
+def main() -> None:
+    """Train both, print a table of their metrics, and draw the orders that they find."""
     started = time.monotonic()
     digits = splits("subset", SUBSET)
-    values, images, orders = compare(digits, seed=seed)
+    values, images, orders = compare(digits)
     rows = []
     for metric, title in SHOWN.items():
         rows.append((title, *(cell(*values.leaf(loss, metric)) for loss in LOSSES)))
     print(f"{ROWS['test']:,} test images; 95 % intervals over these; {time.monotonic() - started:.0f} s")
     table("metric", *LOSSES, rows=rows)
-    _draw(images, orders, digits["test"], seed)
+    _draw(images, orders, digits["test"])
     print(
         f"\n{SHEET}: the first {EXAMPLES} test images with the order that each loss found; wrong places are red\n"
         "Next:\n"
@@ -74,7 +71,7 @@ def main(seed: int = 1) -> None:
     )
 
 
-def _scenes(digits: Digits, canvas: int, rows: int, seed: int, use: str) -> tuple[Tensor, Tensor]:
+def _scenes(digits: Digits, canvas: int, rows: int, use: str) -> tuple[Tensor, Tensor]:
     """Return images (rows, canvas, canvas) and label ranks (rows, 10)."""
     scenes = RankedMnist(
         rows=dict.fromkeys(("train", "val", "test", "gate"), 2),  # of files, which are not written
@@ -82,9 +79,9 @@ def _scenes(digits: Digits, canvas: int, rows: int, seed: int, use: str) -> tupl
         digits_per_image=(3, 6),
         scale=(1.0, 4.0),
         overlap=0.0,
-        seed=seed,
+        seed=SEED,
     )
-    return scenes.scenes(digits, rows, generator(seed, "quickstart", use))
+    return scenes.scenes(digits, rows, generator(SEED, "quickstart", use))
 
 
 def _phase(name: str, *, rate: float, warm_up: float = 0) -> dict[str, Any]:
@@ -98,19 +95,18 @@ def _phase(name: str, *, rate: float, warm_up: float = 0) -> dict[str, Any]:
     }
 
 
-def compare(digits: dict[str, Digits], *, seed: int) -> tuple[Results, Tensor, list[dict[str, list[tuple[str, bool]]]]]:
+def compare(digits: dict[str, Digits]) -> tuple[Results, Tensor, list[dict[str, list[tuple[str, bool]]]]]:
     """Train a label ranker with each loss, and keep both for the demo.
 
     Args:
         digits: of each split.
-        seed: of scenes, weights and batches.
 
     Returns:
         The metrics of each loss, with their intervals; the first test images, and the order of their labels by each
         loss, see `rankgrad.tasks.label_ranking.places`.
     """
     torch.set_num_threads(2)  # the same bits for the same number only
-    scenes = {split: _scenes(of_split, CANVAS, ROWS[split], seed, split) for split, of_split in digits.items()}
+    scenes = {split: _scenes(of_split, CANVAS, ROWS[split], split) for split, of_split in digits.items()}
     data = {split: Split(of_tensor(images), label_ranks) for split, (images, label_ranks) in scenes.items()}
     training = Training(
         scorer=ScorerOptions(**_phase("scorer", rate=8e-3, warm_up=1), shift=3, zoom=1.1, rotation=5.0),
@@ -122,10 +118,10 @@ def compare(digits: dict[str, Digits], *, seed: int) -> tuple[Results, Tensor, l
             task = LabelRanking(training)
             convnet = {"name": "convnet", "args": {"channels": CHANNELS}}
             model = {"name": "label_attention", "args": {}, "backbone": convnet}
-            network = task.build(model, data["train"], seed=seed)
+            network = task.build(model, data["train"], seed=SEED)
             objective = Objective(Component(loss))
             steps = train(
-                task, network, data["train"], data["val"], objective=objective, seed=seed,
+                task, network, data["train"], data["val"], objective=objective, seed=SEED,
                 device="cpu", name=loss,
             )  # fmt: skip
             history = Path(scratch) / "history.csv"
@@ -134,7 +130,7 @@ def compare(digits: dict[str, Digits], *, seed: int) -> tuple[Results, Tensor, l
             save_model(QUICKSTART / loss, network)
             with torch.no_grad():
                 predicted = task.predict(network, data["test"])
-            rows += evaluate(loss, {seed: task.statistic(predicted)}, resamples=1000, seed=seed)
+            rows += evaluate(loss, {SEED: task.statistic(predicted)}, resamples=1000, seed=SEED)
             predictions[loss] = matrix(predicted[:EXAMPLES], "label_ranks", path=SHEET).numpy()
     truth = scenes["test"][1][:EXAMPLES].numpy()
     orders = []
@@ -146,10 +142,10 @@ def compare(digits: dict[str, Digits], *, seed: int) -> tuple[Results, Tensor, l
     return Results("quickstart", rows), scenes["test"][0][:EXAMPLES], orders
 
 
-def _draw(images: Tensor, orders: list[dict[str, list[tuple[str, bool]]]], digits: Digits, seed: int) -> None:
+def _draw(images: Tensor, orders: list[dict[str, list[tuple[str, bool]]]], digits: Digits) -> None:
     """Write the sheet, and a picture for `rankgrad predict`, of the size of the ranker that ships."""
     title = "Digits by size, the largest first. Red: not in its true place"
-    picture, _ = _scenes(digits, image_of_ranker(SHIPPED)["width"], 1, seed, "picture")
+    picture, _ = _scenes(digits, image_of_ranker(SHIPPED)["width"], 1, "picture")
     with replaced_file(SHEET) as sheet, replaced_file(PICTURE) as file:
         plots.orders(sheet, list(images.numpy()), orders, title=title)
         Image.fromarray(picture[0].numpy()).save(file, "PNG")

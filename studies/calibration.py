@@ -1,6 +1,7 @@
 """Measure how a label ranker's scores depend on scale, on scenes with one digit of each scale (RLSEP, Fig. 3)."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -26,11 +27,11 @@ def groups_of(scores: Tensor, size: Tensor) -> Groups:
     return groups | {"absent": smallest_first[:, :absent].ravel()}
 
 
-def moments(groups: Groups) -> dict[str, dict[str, float]]:
-    """Return count, mean, and standard deviation of each group."""
+def moments(groups: Groups) -> dict[str, Any]:
+    """Return count, mean, and standard deviation of each group, such as `scale_4`."""
     measured = {}
     for name, scores in groups.items():
-        measured[name] = {"count": len(scores), "mean": float(scores.mean()), "deviation": float(scores.std())}
+        measured[f"scale_{name}"] = {"count": len(scores), "mean": scores.mean(), "deviation": scores.std()}
     return measured
 
 
@@ -47,11 +48,11 @@ def histograms(groups: Groups) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     return edges, {name: np.histogram(scores, edges)[0] for name, scores in groups.items()}
 
 
-def overlaps(groups: Groups) -> dict[tuple[str, str], float]:
+def overlaps(groups: Groups) -> dict[str, float]:
     """Return the fraction of scores that the histograms of neighboring groups share."""
     _, counts = histograms(groups)
     fractions = {name: count / count.sum() for name, count in counts.items()}
     shared = {}
     for lower, upper in pairwise(["absent", *SCALE_NAMES]):
-        shared[lower, upper] = float(np.minimum(fractions[lower], fractions[upper]).sum())
+        shared[f"overlap of {lower} and {upper}"] = np.minimum(fractions[lower], fractions[upper]).sum()
     return shared

@@ -18,13 +18,11 @@ RANKER = "label_ranking-rlsep-label_attention"
 GB1_SPLITS = {"two_vs_rest": "two", "three_vs_rest": "three", "low_vs_high": "low", "sampled": "sampled"}
 
 
-def _decimals(digits: str | None) -> int | None:
-    return int(digits) if digits else None
-
-
-def value(study: Study, run: str, metric: str, digits: str | None = None) -> str:
+def value(study: Study, run: str, metric: str, digits: str | None = None, *, sign: bool = False) -> str:
     """Show a metric with its interval, if it has one."""
-    return cell(*study.leaf(run, metric), digits=_decimals(digits)) if study.has(run, metric) else ""
+    if not study.has(run, metric):
+        return ""
+    return cell(*study.leaf(run, metric), digits=int(digits) if digits else None, sign=sign)
 
 
 def mean(study: Study, run: str, metric: str, form: str = ".3f") -> str:
@@ -34,8 +32,7 @@ def mean(study: Study, run: str, metric: str, form: str = ".3f") -> str:
 
 def gain(study: Study, run: str, metric: str, baseline: str, digits: str | None = None) -> str:
     """Show the difference from a baseline with its interval."""
-    name = minus(metric, baseline)
-    return cell(*study.leaf(run, name), digits=_decimals(digits), sign=True) if study.has(run, name) else ""
+    return value(study, run, minus(metric, baseline), digits, sign=True)
 
 
 def p_of(study: Study, run: str, metric: str, baseline: str) -> str:
@@ -62,8 +59,12 @@ def holm_p(study: Study, runs: Iterable[str], metrics: Iterable[str], baseline: 
 
 def at_an_end(study: Study, run: str) -> str:
     """Show for each option of the run's grid in how many folds its lowest or its highest value was chosen."""
-    grids = study.made_by["params"]["runs"].get(run, {}).get("grid", {})
-    return "; ".join(filter(None, (at_ends(study, [run], option, grid) for option, grid in grids.items())))
+    return "; ".join(filter(None, (at_ends(study, [run], option, grid) for option, grid in _grids(study, run).items())))
+
+
+def _grids(study: Study, run: str) -> dict[str, Sequence[float]]:
+    """Return the values from which a run chose each option; empty for a rival."""
+    return study.made_by["params"]["runs"].get(run, {}).get("grid", {})
 
 
 def at_an_end_of(study: Study, run: str, option: str, of_trees: str) -> str:
@@ -187,7 +188,7 @@ def at_ends_of_splits(study: Study, loss: str, network: str) -> str:
     splits = []
     for split, key in GB1_SPLITS.items():
         run, options = f"{network}-{loss}-{key}", []
-        for option, grid in study.made_by["params"]["runs"].get(run, {}).get("grid", {}).items():
+        for option, grid in _grids(study, run).items():
             if study.leaf(run, f"setting.{option}")[0] in (min(grid), max(grid)):
                 options.append(option.rpartition(".")[2].replace("_", " "))
         if options:

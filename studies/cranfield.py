@@ -10,6 +10,7 @@ out.
 from collections.abc import Iterable
 from functools import cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -48,15 +49,22 @@ METHODS: dict[str, Loss] = {
 }
 
 
+class Questions(NamedTuple):
+    """The rows of questions with a relevant abstract, their features (q, d, f), and relevance (q, d)."""
+
+    table: pd.DataFrame
+    features: Tensor
+    relevance: Tensor
+
+
 @cache
-def read() -> tuple[pd.DataFrame, Tensor, Tensor]:
-    """Return the rows of questions with a relevant abstract, their features (q, d, f), and relevance (q, d)."""
+def read() -> Questions:
     table = pd.read_parquet(TABLE)
     table = table[table.groupby("qid")["relevance"].transform("max") > 0]
     questions = table["qid"].nunique()
     features = torch.tensor(table.filter(regex="^x_").to_numpy(), dtype=torch.float64)
     relevance = torch.tensor(table["relevance"].to_numpy(), dtype=torch.float32)
-    return table, features.view(questions, -1, features.shape[1]), relevance.view(questions, -1)
+    return Questions(table, features.view(questions, -1, features.shape[1]), relevance.view(questions, -1))
 
 
 def reranking() -> Reranking:
@@ -67,14 +75,13 @@ def reranking() -> Reranking:
 
 def rule_scores(run: str) -> tuple[Tensor, list[Row]]:
     """Return a feature as scores (1, q, d)."""
-    table, _, relevance = read()
-    return torch.tensor(table[RULES[run]].to_numpy()).view(1, *relevance.shape), []
+    questions = read()
+    return torch.tensor(questions.table[RULES[run]].to_numpy()).view(1, *questions.relevance.shape), []
 
 
 def values_of(scores: Tensor) -> np.ndarray:
     """Return the metrics `NAMES` of each seed and question (seeds, 3, q)."""
-    _, _, relevance = read()
-    truth = relevance.expand(scores.shape)
+    truth = read().relevance.expand(scores.shape)
     values = [metrics.ndcg(scores, truth, k=10), metrics.reciprocal_rank(scores, truth, k=10)]
     return torch.stack([*values, metrics.average_precision(scores, truth)], 1).numpy()
 

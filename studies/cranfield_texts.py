@@ -10,12 +10,13 @@ text; a step has questions with one relevant abstract each, and the other questi
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
 
-from rankgrad import losses, metrics
+from rankgrad import losses
 from rankgrad.datasets.files.splits import Split
 from rankgrad.inputs.text import of_strings
 from rankgrad.io.results import Row
@@ -29,7 +30,7 @@ from rankgrad.vocabulary import Vocabulary
 from studies import cranfield
 from studies.compared import compared
 from studies.cranfield import METHODS, NAMES, UPSTREAM, read, reranking
-from studies.vectorized import Jobs, command, settings_by_fold
+from studies.vectorized import Jobs, command
 
 SEEDS = 2
 BATCH, DEPTH, LONGEST = 8, 10, 160  # questions per step, abstracts per question, words per pair
@@ -47,14 +48,13 @@ RUNS = [RIDGE, *(f"{backbone}, ranknet" for backbone in BACKBONES), *(f"words, {
 @cache
 def pairs() -> list[str]:
     """Return both texts of each row in the form that networks take."""
-    table, _, _ = read()
+    table = read().table
     return [f"{query}{PAIR}{passage}" for query, passage in zip(table["query"], table["passage"], strict=True)]
 
 
 def pairs_of(questions: Tensor) -> list[str]:
     """Return both texts of each abstract in the lists of questions."""
-    _, _, relevance = read()
-    depth, texts = relevance.shape[1], []
+    depth, texts = read().relevance.shape[1], []
     for question in questions.tolist():
         texts += pairs()[question * depth : (question + 1) * depth]
     return texts
@@ -65,7 +65,6 @@ class Reranker(nn.Module):
 
     def __init__(self, backbone: str, learn: Tensor, seed: int):
         super().__init__()
-        _, _, relevance = read()
         texts = pairs_of(learn)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(seed, "cranfield_texts"))
@@ -74,7 +73,7 @@ class Reranker(nn.Module):
         if backbone == "knrm":
             self.backbone.fit(Split(of_strings(texts)))
         tokens = self.backbone.tokenize(pairs())[:, :LONGEST]
-        self.tokens = tokens.view(*relevance.shape, -1)
+        self.tokens = tokens.view(*read().relevance.shape, -1)
 
     def forward(self, questions: Tensor, documents: Tensor) -> Tensor:
         """Return scores (b, d) of documents (b, d) of questions (b,)."""
@@ -144,7 +143,7 @@ def trained(
 def encoder_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
     """Train an encoder, and return its scores for other questions after each of `ENCODER_STEPS`."""
     _, loss = run.split(", ")
-    _, _, relevance = read()
+    relevance = read().relevance
     network, draws = Encoder(learn, seed), generator(seed, "cranfield_texts", "batches")
     is_relevant = torch.zeros(len(relevance), len(network.passages)).scatter(1, network.abstracts, relevance).bool()
 
@@ -159,7 +158,7 @@ def encoder_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: i
 def reranker_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
     """Train a reranker, and return its scores for other questions after each of `STEPS`."""
     backbone, loss = run.split(", ")
-    _, _, relevance = read()
+    relevance = read().relevance
     network, draws = Reranker(backbone, learn, seed), generator(seed, "cranfield_texts", "batches")
 
     def of_batch() -> Tensor:
@@ -175,7 +174,7 @@ def reranker_scores(run: str, learn: Tensor, tested: Tensor, rate: float, seed: 
 @torch.no_grad()
 def ridge_scores(run: str, learn: Tensor, tested: Tensor, penalty: float, seed: int) -> list[Tensor]:
     """Fit a ridge regression, which has no seed, and return its scores for other questions."""
-    _, _, relevance = read()
+    relevance = read().relevance
     texts, depth = pairs_of(learn), relevance.shape[1]
     model = WordPairRidge(words=Vocabulary.of(texts).words, outputs=1, penalty=penalty)
     model.fit(Split(of_strings(texts), relevance[learn].flatten(), torch.full((len(learn),), depth)))
@@ -194,23 +193,9 @@ FORMS: dict[
 
 
 def text_scores(run: str) -> tuple[Tensor, list[Row]]:
-    """Choose a setting for each fold with one network, and return scores (seeds, q, d) and the settings."""
-    _, _, relevance = read()
-    train, every_rate, every_step = FORMS[run.split(", ")[0]]
-    result = torch.empty(SEEDS, *relevance.shape)
-    rates, steps = [], []
-    for learn, choose, test in reranking().parts():
-        tried = []
-        for rate in every_rate:
-            scores = train(run, learn, choose, rate, 1)
-            tried += [metrics.mean_average_precision(values, relevance[choose]).item() for values in scores]
-        rate, step = divmod(int(torch.tensor(tried).argmax()), len(every_step))
-        rates.append(every_rate[rate])
-        steps.append(every_step[step])
-        for seed in range(SEEDS):
-            scores = train(run, torch.cat([learn, choose]), test, rates[-1], seed + 1)
-            result[seed, test] = scores[step]
-    return result, settings_by_fold(run, rates, steps)
+    """Return scores (seeds, q, d) and the settings of each fold."""
+    train, rates, steps = FORMS[run.split(", ")[0]]
+    return replace(reranking(), seeds=SEEDS).chosen_scores(run, partial(train, run), rates, steps)
 
 
 def rows(run: str) -> list[Row]:

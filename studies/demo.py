@@ -33,8 +33,8 @@ def _frame(page: Page) -> Image.Image:
         return image.convert("RGB").resize(SHOWN, Image.Resampling.LANCZOS)
 
 
-def film(address: str, path: Path) -> None:
-    """Press keys on the page, and record it."""
+def film(address: str) -> None:
+    """Press keys on the page, and record it as `FILM`."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with (
         sync_playwright() as playwright,
@@ -56,7 +56,7 @@ def film(address: str, path: Path) -> None:
     frames, times = frames[FIRST:] + frames[:FIRST], [STILL, *times[FIRST + 1 :], *times[:FIRST]]
     colors = frames[0].quantize(48)
     first, *later = (frame.quantize(48, palette=colors, dither=Image.Dither.NONE) for frame in frames)
-    first.save(path, save_all=True, append_images=later, duration=times, loop=0, optimize=True)
+    first.save(FILM, save_all=True, append_images=later, duration=times, loop=0, optimize=True)
 
 
 def main() -> None:
@@ -66,7 +66,7 @@ def main() -> None:
         raise SystemExit("no two networks to compare: run `make quickstart` first")
     with server(rankers, 0) as listening:
         Thread(target=listening.serve_forever, daemon=True).start()
-        film(f"http://{HOST}:{listening.server_port}/", FILM)
+        film(f"http://{HOST}:{listening.server_port}/")
         listening.shutdown()
 
 

@@ -5,7 +5,6 @@ variable site and each amino acid, such as `site39_A`. Another target for regres
 training rows, from 0 to 1). Without a local archive, it is downloaded; existing tables are kept.
 """
 
-import hashlib
 import io
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from rankgrad.io.atomic import replaced_folder
+from studies.converters.packages import check_sha256
 
 COMMIT = "62cace8735f5610e2743cf06ce0f944b37fffaa6"
 ARCHIVE = f"https://raw.githubusercontent.com/J-SNACKKB/FLIP/{COMMIT}/splits/gb1/splits.zip"
@@ -41,8 +41,7 @@ def archive(path: str | None = None) -> bytes:
             raise OSError(
                 f"{ARCHIVE}: {error}; download it another way, and run `python -m studies.flip splits.zip`"
             ) from error
-    if (digest := hashlib.sha256(content).hexdigest()) != SHA256:
-        raise ValueError(f"{path or ARCHIVE}: its SHA-256 is {digest}, expected {SHA256}: download it again")
+    check_sha256(content, SHA256, source=path or ARCHIVE)
     return content
 
 

@@ -35,12 +35,11 @@ import argparse
 import json
 import multiprocessing
 import os
-import shutil
 import sys
 import threading
 import time
 import traceback
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -56,7 +55,6 @@ from ruamel.yaml import YAML
 from torch import Tensor, nn
 
 from pipelines.config.schema import typed
-from pipelines.ops.git import git
 from pipelines.stages.pretrain import ImitationPhase
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
@@ -222,23 +220,19 @@ def draw_scenes(settings: Settings, piece: str) -> None:
             torch.save(scenes, partial_file)
 
 
-def drawn_scenes(
-    dataset: RankedMnist, digits: Digits, split: str, rows: int, device: torch.device
-) -> dict[str, Tensor]:
-    """Return `images`, `label_ranks` and `size` of a split; images are drawn on the device."""
+def drawn_scenes(dataset: RankedMnist, digits: Digits, split: str, rows: int, device: torch.device) -> list[Tensor]:
+    """Return images, label ranks, and sizes of a split; images are drawn on the device."""
     on_device = Digits(digits.glyph.to(device), digits.images.to(device), digits.labels.to(device))
     draws = generator(dataset.seed, dataset.name, split)
-    columns: dict[str, list[Tensor]] = {"images": [], "label_ranks": [], "size": []}
+    pieces = []
     for start, count in layout.pieces(rows, pixels=dataset.canvas**2, most=dataset.piece):
         if split == "calibration":
             recipe = calibration_recipes(digits, count, canvas=dataset.canvas, generator=draws)
         else:
             recipe = dataset.draw(digits, range(start, start + count), draws)
         moved = {name: values.to(device) for name, values in recipe.items()}
-        columns["images"].append(dataset.pictures(moved, on_device).cpu())
-        columns["label_ranks"].append(recipe["label_ranks"])
-        columns["size"].append(recipe["size"])
-    return {name: torch.cat(values) for name, values in columns.items()}
+        pieces.append((dataset.pictures(moved, on_device).cpu(), recipe["label_ranks"], recipe["size"]))
+    return [torch.cat(values) for values in zip(*pieces, strict=True)]
 
 
 @cache
@@ -254,9 +248,8 @@ def every_digit(settings: Settings) -> dict[str, Digits]:
 @cache
 def scenes(settings: Settings, piece: str, split: str) -> tuple[Split, Tensor]:
     """Return a split on the device, and the sizes of its digits."""
-    stored = torch.load(scene_file(settings, piece, split), weights_only=True)
-    images = of_tensor(stored["images"].to(find_device(settings.device)))
-    return Split(images, stored["label_ranks"]), stored["size"]
+    images, label_ranks, size = torch.load(scene_file(settings, piece, split), weights_only=True)
+    return Split(of_tensor(images.to(find_device(settings.device))), label_ranks), size
 
 
 # --- Jobs: each returns its rows, or raises when its time is over. ---
@@ -283,44 +276,37 @@ def rank(job: Job, settings: Settings, until: float) -> list[Row]:
         precision=settings.precision,
         checkpoint=settings.folder("epochs", job),
     )
-    counts: Counter[str] = Counter()
-    validation: list[float] = []  # the scorer's values
+    reached = defaultdict(list)  # the values on validation of each phase
     for phase, epoch in epochs:
-        counts[phase] += 1
-        if phase == "scorer":
-            validation.append(epoch.value)
+        reached[phase].append(epoch.value)
         check_time(until)
     table = task.predict(network, test)
     with replaced_file(settings.folder("predictions", job)) as partial_file:
         pq.write_table(table, partial_file)
 
     statistic = task.statistic(table)
-    values = dict(zip(statistic.names, statistic.of_all(), strict=True))
-    values |= {f"epochs.{phase}": count for phase, count in counts.items()} | {"validation": max(validation)}
+    values: dict[str, Any] = dict(zip(statistic.names, statistic.of_all(), strict=True))
+    validation = reached["scorer"]
+    values |= {"epochs": {phase: len(epochs) for phase, epochs in reached.items()}, "validation": max(validation)}
     for number in range(CURVE, len(validation) + 1, CURVE):
         values[f"validation after {number} epochs"] = validation[number - 1]
-    values |= correlations(matrix(table, "scores", path="predictions"), size)
-    values |= calibrated(task.scores(network, steps.inputs)[0], scales)
+    values["size"] = correlations(matrix(table, "scores", path="predictions"), size)
+    values["calibration"] = calibrated(task.scores(network, steps.inputs)[0], scales)
     remove_folder(settings.folder("epochs", job))
-    return [Row(job.run, metric, float(value), seed=job.seed) for metric, value in values.items()]
+    return [row._replace(seed=job.seed) for row in results.rows_of(job.run, values)]
 
 
 def correlations(scores: Tensor, size: Tensor) -> dict[str, float]:
     """Return the correlations of scores of present digits with their sizes (n, K), over all images."""
     pair = torch.stack([scores[size > 0].double(), size[size > 0].double()])
-    return {"size.spearman": spearman(*pair).item(), "size.pearson": torch.corrcoef(pair)[0, 1].item()}
+    return {"spearman": spearman(*pair).item(), "pearson": torch.corrcoef(pair)[0, 1].item()}
 
 
-def calibrated(scores: Tensor, size: Tensor) -> dict[str, float]:
+def calibrated(scores: Tensor, size: Tensor) -> dict[str, Any]:
     """Return scores by true scale and the overlap of neighboring scales, see `studies.calibration.groups_of`."""
     groups = calibration.groups_of(scores, size)
-    measured = {}
-    for name, values in calibration.moments(groups).items():
-        title = name if name == "absent" else f"scale_{name}"
-        measured |= {f"calibration.{title}.{moment}": values[moment] for moment in ("mean", "deviation")}
-    for (lower, upper), overlap in calibration.overlaps(groups).items():
-        measured[f"calibration.overlap of {lower} and {upper}"] = overlap
-    return measured | {"calibration.exactly_ordered": float(calibration.exactly_ordered(groups).mean())}
+    ordered = calibration.exactly_ordered(groups).mean()
+    return calibration.moments(groups) | calibration.overlaps(groups) | {"exactly_ordered": ordered}
 
 
 def summary(job: Job, settings: Settings) -> list[Row]:
@@ -572,20 +558,6 @@ def keep(out: Path) -> None:
             print(kept.write(PIECES[piece].study, rows, about))
 
 
-def commit_of(*, toy: bool) -> str:
-    """Return the commit of the code.
-
-    Raises:
-        ValueError: git is missing, or the code is not committed.
-    """
-    if not shutil.which("git"):
-        raise ValueError("git is not available: pass the commit of the code with --commit HASH")
-    changes = git(".", "status", "--porcelain", "--", *CODE)
-    if changes and not toy:
-        raise ValueError(f"not committed: {changes}. Commit the code that makes the results first")
-    return git(".", "rev-parse", "HEAD")
-
-
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -622,7 +594,7 @@ def main(arguments: list[str] | None = None) -> None:
     scratch = options.scratch or options.out / "scratch"
     device = find_device(options.device).type
     settings = Settings(options.out.absolute(), scratch.absolute(), Path(options.mnist), device, options.toy)
-    commit = options.commit or commit_of(toy=options.toy)
+    commit = options.commit or ("" if options.toy else kept.commit_of(*CODE))
     left = work(settings, names, begun + 60 * options.minutes, commit, options.processes)
     print(f"{time.time() - begun:6.1f} s  {left} jobs are left" if left else "all is done", flush=True)
 

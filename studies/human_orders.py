@@ -23,7 +23,6 @@ from rankgrad.seeding import generator
 from studies.converters.votes import SETS, TABLES
 from studies.vectorized import (
     Fold,
-    Lists,
     Loss,
     Search,
     by_fold,
@@ -33,6 +32,7 @@ from studies.vectorized import (
     of_each_list,
     of_sets,
     squared_errors,
+    standardized,
 )
 
 SPLITS, SEEDS, CHOOSE_BY = 10, 5, 3
@@ -131,11 +131,6 @@ def inputs(name: str) -> Tensor:
     return torch.stack(result)
 
 
-def standardized(features: Tensor, learn: Tensor) -> Tensor:
-    spread, mean = torch.std_mean(features[learn], 0)
-    return (features - mean) / spread.where(spread > 0, 1.0)
-
-
 def rows(name: str, method: str) -> list[Row]:
     """Choose a setting for each split, and return the metrics of each split and each seed with it."""
     _, votes = read(name)
@@ -152,14 +147,13 @@ def rows(name: str, method: str) -> list[Row]:
         outputs=votes.shape[1] * (2 if method == "gaussian_mlr" else 1),
         judged=ranks,
     )
-    values: dict[str, list[Tensor]] = {metric: [] for metric in METRICS}  # of each split: (seeds,)
+    tested = []
     for (_, _, test), scores in zip(splits, of_splits, strict=True):
-        tested = Lists(scores, ranks[test].expand(SEEDS, -1, -1), torch.ones(SEEDS, len(test)))
-        for metric, measure in METRICS.items():
-            values[metric].append(tested.mean(measure(scores, tested.truth).nan_to_num(0.0)))
+        tested.append((scores, ranks[test].expand(SEEDS, -1, -1)))
     result = []
-    for metric, of_splits in values.items():
-        table = torch.stack(of_splits)
+    for metric, measure in METRICS.items():
+        means = [measure(scores, truth).nan_to_num(0.0).mean(-1) for scores, truth in tested]
+        table = torch.stack(means)  # (splits, seeds)
         result += by_fold(run, metric, table.mean(1).tolist())
         result += by_seed(run, metric, table.mean(0).tolist(), range(1, SEEDS + 1))
     return result + settings

@@ -1,6 +1,6 @@
 """Means over seeds or splits with intervals and tests, for tables of kept results."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +12,6 @@ from rankgrad.evaluation import holm
 from studies.kept import Study
 
 Key = TypeVar("Key", bound=Hashable)
-Values = Sequence[float] | np.ndarray | pd.Series
 HELD_OUT = 0.2 / 0.8  # ratio of test rows to training rows in random splits
 
 
@@ -36,7 +35,7 @@ def check_seeds(*methods: pd.Series) -> None:
         raise ValueError(f"methods with different seeds cannot be compared: {shown}; expected the same seeds for each")
 
 
-def half_width(values: Values) -> float:
+def half_width(values: pd.Series | np.ndarray) -> float:
     """Return the half-width of the 95% interval of a mean (Student's t)."""
     return float(np.std(values, ddof=1) / len(values) ** 0.5 * student.ppf(0.975, len(values) - 1))
 

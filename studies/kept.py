@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from pipelines.ops.git import git
 from rankgrad.evaluation import METHOD
 from rankgrad.io import results
 from rankgrad.io.atomic import replaced_folder
@@ -82,6 +83,21 @@ def write(name: str, rows: Iterable[Row], made_by: Mapping[str, Any]) -> Path:
         about = {**made_by, "intervals": METHOD, SUM: _sum(folder / TABLE)}
         (folder / MADE_BY).write_text(json.dumps(about, indent=1) + "\n")
     return FOLDER / name
+
+
+def commit_of(*paths: str) -> str:
+    """Return the last commit that changed files which make results.
+
+    Raises:
+        ValueError: a file is not committed, or there is no repository.
+    """
+    try:
+        changed = git(".", "status", "--porcelain", "--", *paths)
+    except ValueError as error:
+        raise ValueError(f"{error}; without the repository, pass the commit of the code with --commit HASH") from error
+    if changed:
+        raise ValueError(f"not in a commit: {changed}. Commit what makes the results first")
+    return git(".", "log", "-1", "--format=%H", "--", *paths)
 
 
 def machine() -> dict[str, str | int | None]:

@@ -35,6 +35,7 @@ from studies.vectorized import (
     of_each_list,
     of_sets,
     squared_errors,
+    standardized,
 )
 
 RAW = Path("data/raw/label_ranking_sets")
@@ -53,8 +54,7 @@ LEAST = 1e-3  # smallest variance of a feature within a class, as a fraction of 
 @cache
 def read(name: str) -> tuple[Tensor, Tensor]:
     """Return features (n, f), float64, and the label ranks (n, K) of a set."""
-    if not FILE.is_whole(RAW):
-        print(FILE.fetch(RAW, timeout=10))
+    FILE.complete(RAW)
     members = [f"balanced/raw/{name}.dat"]
     if name == "glass":  # each part separates one class from the rest; rows that are always in the rest are the last
         members = [f"imbalanced/raw/glass{number}.dat" for number in (0, 1, 4, 5, 6)]
@@ -111,9 +111,7 @@ def parts(count: int, name: str) -> list[Fold]:
 def lists(data: tuple[Tensor, Tensor], learned: list[Tensor], tested: list[Tensor]) -> list[Lists]:
     """Return training and test rows of folds, with features standardized over the training rows."""
     features, ranks = data
-    spread = torch.stack([features[rows].std(0) for rows in learned]).unsqueeze(1)
-    mean = torch.stack([features[rows].mean(0) for rows in learned]).unsqueeze(1)
-    values = ((features - mean) / spread.where(spread > 0, 1.0)).float().unsqueeze(2)
+    values = torch.stack([standardized(features, rows) for rows in learned]).float().unsqueeze(2)
     return [lists_of_folds(values, rows, ranks, 1) for rows in (learned, tested)]
 
 

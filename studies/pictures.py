@@ -74,8 +74,19 @@ def _svg(title: str, height: int, shapes: Iterable[str], *, width: int = 480) ->
     """Return a picture with its own background, since a page may be dark while the reader's system is light."""
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
-    background = f'<rect width="{width}" height="{height}" rx="8"/><text class="title" x="8" y="24">{title}</text>'
+    background = f'<rect width="{width}" height="{height}" rx="8"/>' + _text(8, 24, title, "title")
     return "\n".join([head, f"<title>{title}</title><style>{STYLE}</style>", background, *shapes, "</svg>\n"])
+
+
+def _text(x: object, y: object, text: str, css: str = "small", anchor: str = "") -> str:
+    """Return a text at a position whose numbers have the decimals to write."""
+    end = f' text-anchor="{anchor}"' if anchor else ""
+    return f'<text class="{css}" x="{x}" y="{y}"{end}>{text}</text>'
+
+
+def _curve(points: Iterable[tuple[float, float]], css: str, dashed: str = "") -> str:
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polyline class="{css} curve" style="fill: none"{dashed} points="{line}"/>'
 
 
 @dataclass(frozen=True)
@@ -141,7 +152,7 @@ def _row(case: Case, baseline: Drawn, losses: list[Drawn], y: int) -> list[str]:
     """Return the drawing of a case: its title, and a line for the ranking loss and for the alternative."""
     shapes = [
         f'<text x="8" y="{y}">{case.title}</text>',
-        f'<text class="small" x="8" y="{y + 18}">{case.shown}; {baseline.loss} {baseline.value:.3f}</text>',
+        _text(8, y + 18, f"{case.shown}; {baseline.loss} {baseline.value:.3f}"),
     ]
     for number, drawn in enumerate(losses):
         middle = y + 4 if len(losses) == 1 else y - 5 + 18 * number
@@ -152,7 +163,7 @@ def _row(case: Case, baseline: Drawn, losses: list[Drawn], y: int) -> list[str]:
         shapes += [
             f'<path class="{drawn.kind}" stroke-width="3" d="M{low:.1f} {middle}H{high:.1f}"/>',
             f'<circle class="{fill}" cx="{gain:.1f}" cy="{middle}" r="5"/>',
-            f'<text class="{drawn.kind} small" x="680" y="{middle + 5}">{shown} {drawn.loss}</text>',
+            _text(680, middle + 5, f"{shown} {drawn.loss}", f"{drawn.kind} small"),
         ]
     return shapes
 
@@ -161,7 +172,7 @@ def pays() -> str:
     """Draw which part of the way from the baseline to a perfect score other losses take, with 95% intervals."""
     y, rows, ranking, other = 80, [], [], []
     for title, cases_of_group in CASES.items():
-        rows.append(f'<text class="title" x="8" y="{y}">{title}</text>')
+        rows.append(_text(8, y, title, "title"))
         for case in cases_of_group:
             y += 30 if case is cases_of_group[0] else 44
             baseline, *losses = [drawn for kind in KINDS if (drawn := _best(case, kind))]
@@ -176,19 +187,18 @@ def pays() -> str:
         f"mean in {higher} of {len(other)}.",
         *NOTES,
     )
-    shapes = ['<text class="small" x="680" y="54">gain in the metric itself</text>']
+    shapes = [_text(680, 54, "gain in the metric itself")]
     for tick in (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
-        x = _across(tick)
-        shapes.append(f'<path class="line" stroke-opacity="{1 if tick == 0 else 0.25}" d="M{x:.1f} 62V{y - 40}"/>')
-        label = f'<text class="small" x="{x:.1f}" y="54" text-anchor="middle">{_signed(f"{tick:.0%}")}</text>'
-        shapes.append(label)
+        x = f"{_across(tick):.1f}"
+        shapes.append(f'<path class="line" stroke-opacity="{1 if tick == 0 else 0.25}" d="M{x} 62V{y - 40}"/>')
+        shapes.append(_text(x, 54, _signed(f"{tick:.0%}"), anchor="middle"))
     for number, kind in enumerate(("ranking", "other")):
         left = 620 + 120 * number
         shapes.append(f'<circle class="{kind}" cx="{left}" cy="19" r="6"/>')
-        shapes.append(f'<text class="small" x="{left + 12}" y="24">{KINDS[kind]}</text>')
+        shapes.append(_text(left + 12, 24, KINDS[kind]))
     shapes += rows
     for number, line in enumerate(notes):
-        shapes.append(f'<text class="small" x="8" y="{y - 16 + 18 * number}">{line}</text>')
+        shapes.append(_text(8, y - 16 + 18 * number, line))
     return _svg(
         "Share of the gap between the baseline and a perfect score (1) that is closed", y + 34, shapes, width=900
     )
@@ -205,16 +215,13 @@ def soft_ranks() -> str:
     shapes = []
     for rank in range(1, 6):
         shapes.append(f'<path class="line" stroke-opacity="0.4" d="M50 {y(rank)}H430"/>')
-        shapes.append(f'<text class="small" x="40" y="{y(rank) + 5}" text-anchor="end">{rank}</text>')
+        shapes.append(_text(40, y(rank) + 5, str(rank), anchor="end"))
     shapes += [f'<path class="line" stroke-dasharray="3" d="M{x(score)} 70V285"/>' for score in fixed[0]]
     kinds = ("exact", "soft0", "soft1", "soft2")
     for number, (kind, (name, ranks)) in enumerate(zip(kinds, curves.items(), strict=True)):
-        points = " ".join(f"{x(score):.1f},{y(rank):.1f}" for score, rank in zip(moving, ranks, strict=True))
-        shapes.append(f'<polyline class="{kind} curve" style="fill: none" points="{points}"/>')
-        shapes.append(f'<text class="{kind} small" x="60" y="{90 + 20 * number}">{name}</text>')
-    shapes.append(
-        '<text class="small" x="8" y="48">rank</text><text class="small" x="200" y="300">score that moves</text>'
-    )
+        shapes.append(_curve(zip(map(x, moving), map(y, ranks), strict=True), kind))
+        shapes.append(_text(60, 90 + 20 * number, name, f"{kind} small"))
+    shapes.append(_text(8, 48, "rank") + _text(200, 300, "score that moves"))
     return _svg("Soft ranks: one score moves past four others", 310, shapes)
 
 
@@ -228,23 +235,22 @@ def batches() -> str:
         x = lambda size, first=sizes[0]: 60 + 40 * math.log2(size / first)  # noqa: E731
         y = lambda value, low=low, high=high, top=top: top + 130 - 100 * (value - low) / (high - low)  # noqa: E731
         shapes.append(f'<path class="line" d="M50 {top + 12}V{top + 142}H{x(sizes[-1]) + 20}"/>')
-        shapes.append(f'<text class="small" x="8" y="{top + 2}">{title}</text>')
+        shapes.append(_text(8, top + 2, title))
         for value in (low, high):
-            shapes.append(f'<text class="small" x="44" y="{y(value) + 5:.1f}" text-anchor="end">{value:.2f}</text>')
+            shapes.append(_text(44, f"{y(value) + 5:.1f}", f"{value:.2f}", anchor="end"))
         for size in sizes:
-            shapes.append(f'<text class="small" x="{x(size):.0f}" y="{top + 160}" text-anchor="middle">{size:,}</text>')
+            shapes.append(_text(f"{x(size):.0f}", top + 160, f"{size:,}", anchor="middle"))
         ends = []
         for kind, loss in zip(("usual", "ranking", "other", "soft2"), losses, strict=False):
             points = [(x(size), y(best[loss, size])) for size in sizes if (loss, size) in best]
-            line = " ".join(f"{across:.1f},{down:.1f}" for across, down in points)
-            shapes.append(f'<polyline class="{kind} curve" style="fill: none" points="{line}"/>')
+            shapes.append(_curve(points, kind))
             ends.append([points[-1][1], kind, loss])
         ends.sort()
         for before, after in pairwise(ends):  # keep names from overlapping
             after[0] = max(after[0], before[0] + 17)
         for down, kind, loss in ends:
             name = loss.replace("_and_", " + ").replace("_", " ")
-            shapes.append(f'<text class="{kind} small" x="{x(sizes[-1]) + 10:.0f}" y="{down + 5:.1f}">{name}</text>')
+            shapes.append(_text(f"{x(sizes[-1]) + 10:.0f}", f"{down + 5:.1f}", name, f"{kind} small"))
         top += 185
     return _svg("Does a larger batch help? Rows in a batch", top - 10, shapes)
 
@@ -267,25 +273,22 @@ def sorter_curves() -> str:
     x, y = (lambda l1: 60 + 110 * (math.log10(max(l1, 1e-5)) + 5)), (lambda fidelity: 40 + 240 * (1 - max(fidelity, 0)))
     shapes = [f'<path class="line" d="M60 40V280H{x(1):.0f}"/>']
     for power in range(-5, 1):
-        shapes.append(
-            f'<text class="small" x="{x(10.0**power):.0f}" y="300" text-anchor="middle">{10.0**power:g}</text>'
-        )
+        shapes.append(_text(f"{x(10.0**power):.0f}", 300, f"{10.0**power:g}", anchor="middle"))
     for fidelity in (0, 0.5, 1):
-        shapes.append(f'<text class="small" x="52" y="{y(fidelity) + 5:.0f}" text-anchor="end">{fidelity:g}</text>')
+        shapes.append(_text(52, f"{y(fidelity) + 5:.0f}", f"{fidelity:g}", anchor="end"))
     curves = by_softness(read("sorter_curves"))
     for number, (sorter, (color, dashes)) in enumerate(CURVES.items()):
         measures, down = curves[sorter], 60 + 28 * number
         points = [(x(l1), y(fidelity)) for l1, fidelity in zip(measures["l1"], measures["fidelity_0.1"], strict=True)]
-        line = " ".join(f"{across:.1f},{height:.1f}" for across, height in points)
-        style = f'class="{color} curve" style="fill: none" stroke-dasharray="{dashes}"'
-        shapes.append(f'<polyline {style} points="{line}"/>')
+        dashed = f' stroke-dasharray="{dashes}"'
+        shapes.append(_curve(points, color, dashed))
         shapes += [f'<circle class="{color}" cx="{across:.1f}" cy="{height:.1f}" r="3"/>' for across, height in points]
-        shapes.append(f'<path {style} d="M650 {down}H690"/>')
-        shapes.append(f'<text class="small" x="700" y="{down + 5}">{sorter}</text>')
+        shapes.append(f'<path class="{color} curve" style="fill: none"{dashed} d="M650 {down}H690"/>')
+        shapes.append(_text(700, down + 5, sorter))
     floor = y(curves[FLOOR]["fidelity_0.1"].iloc[0])
     shapes.append(f'<path class="line" stroke-dasharray="2" d="M60 {floor:.1f}H{x(1):.0f}"/>')
-    shapes.append(f'<text class="small" x="66" y="{floor + 16:.1f}">{FLOOR}: a straight line</text>')
-    shapes.append('<text class="small" x="220" y="322">error of the ranks, L1 / d</text>')
+    shapes.append(_text(66, f"{floor + 16:.1f}", f"{FLOOR}: a straight line"))
+    shapes.append(_text(220, 322, "error of the ranks, L1 / d"))
     return _svg("Fidelity of the gradient (noise 0.1); a dot is a softness", 334, shapes, width=860)
 
 

@@ -17,10 +17,10 @@ FEATURES, WIDTH, LAYERS, POSITIVE = 10, 10, 4, 0.2
 FLIPPED = (0, 10, 20, 30, 40)  # percent
 
 
-def draw(rows: dict[str, int], *, seed: int) -> pd.DataFrame:
+def draw() -> pd.DataFrame:
     """Draw standard normal points, and label them by the score of a random ReLU network."""
-    draws = np.random.default_rng(seed)
-    points = draws.normal(size=(sum(rows.values()), FEATURES)).astype(np.float32)
+    draws = np.random.default_rng(1)
+    points = draws.normal(size=(sum(ROWS.values()), FEATURES)).astype(np.float32)
     hidden = points
     for layer in range(LAYERS):
         width = 1 if layer == LAYERS - 1 else WIDTH
@@ -28,14 +28,14 @@ def draw(rows: dict[str, int], *, seed: int) -> pd.DataFrame:
         hidden = hidden @ (draws.normal(size=(hidden.shape[1], width)) / hidden.shape[1] ** 0.5)
     positive = hidden[:, 0] > np.quantile(hidden[:, 0], 1 - POSITIVE)
     table = pd.DataFrame(points, columns=[f"x_{number}" for number in range(1, FEATURES + 1)])
-    table["split"] = np.repeat(list(rows), list(rows.values()))
-    order = draws.permutation(rows["train"])
+    table["split"] = np.repeat(list(ROWS), list(ROWS.values()))
+    order = draws.permutation(ROWS["train"])
     for share in FLIPPED:
-        flipped = np.isin(np.arange(len(table)), order[: rows["train"] * share // 100])
+        flipped = np.isin(np.arange(len(table)), order[: ROWS["train"] * share // 100])
         table[f"flipped_{share}"] = (positive ^ flipped).astype(int)
     return table
 
 
 if __name__ == "__main__":
     with replaced_file(TABLE) as partial:
-        draw(ROWS, seed=1).to_parquet(partial, index=False)
+        draw().to_parquet(partial, index=False)

@@ -5,7 +5,7 @@ with one model trained on the others. Then several models are trained on all but
 standardized over all training documents, and again within each list.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rankgrad.io.results import Row
 from rankgrad.seeding import generator
-from studies.vectorized import Fold, Loss, Search, best_settings, of_every_fold, settings_by_fold
+from studies.vectorized import Fold, Loss, Search, of_every_fold, settings_by_fold
 
 FOLDS = 5
 HIDDEN = 32
@@ -23,6 +23,9 @@ BATCH = 8  # lists per step
 TREE_RATES = (0.0125, 0.025, 0.05, 0.1, 0.2)
 TREES = (25, 50, 100, 200, 400)
 NO_DOCUMENT = -1.0  # the relevance where a list has no document
+
+# From lists to train on, other lists, a rate and a seed to the other lists' scores after each number of steps.
+Train = Callable[[Tensor, Tensor, float, int], list[Tensor]]
 
 
 def params_of(rates: Sequence[float], steps: Sequence[int], seeds: int) -> dict[str, Any]:
@@ -91,9 +94,8 @@ class Reranking:
 
         A run without a loss is LightGBM's LambdaRank.
         """
-        return self._network_scores(run) if run in self.methods else self._tree_scores(run)
-
-    def _network_scores(self, run: str) -> tuple[Tensor, list[Row]]:
+        if run not in self.methods:
+            return self.chosen_scores(run, self._tree_scores, TREE_RATES, TREES)
         folds = self.parts()
         search = Search(self.study, self.rates, self.steps, HIDDEN, BATCH, 1, self.seeds)
         scores, settings = search.scores(
@@ -107,35 +109,43 @@ class Reranking:
         )
         return of_every_fold(scores, folds), settings
 
-    def _tree_scores(self, run: str) -> tuple[Tensor, list[Row]]:
-        result = torch.zeros(self.seeds, *self.relevance.shape)
-        tried = torch.empty(len(TREE_RATES), FOLDS, len(TREES))
-        for fold, (learn, choose, _) in enumerate(self.parts()):
-            values = self.inputs(learn)
-            for row, rate in enumerate(TREE_RATES):
-                booster = self._boosted(values, learn, rate, seed=1)
-                for column, trees in enumerate(TREES):
-                    scores = self._predicted(booster, values, choose, trees)
-                    tried[row, fold, column] = self.metric(scores, self.relevance[choose]).nanmean()
-        rates, steps = best_settings(tried, TREE_RATES, TREES)
-        for fold, (learn, choose, test) in enumerate(self.parts()):
-            both = torch.cat([learn, choose])
-            values = self.inputs(both)
-            for seed in range(self.seeds):
-                booster = self._boosted(values, both, rates[fold], seed=seed + 1)
-                result[seed, test] = self._predicted(booster, values, test, steps[fold])
-        return result, settings_by_fold(run, rates, steps)
+    def chosen_scores(
+        self, run: str, train: Train, rates: Sequence[float], steps: Sequence[int]
+    ) -> tuple[Tensor, list[Row]]:
+        """Choose a setting for each fold with one model, and return scores (seeds, q, d) of test lists, and settings.
 
-    def _boosted(self, values: Tensor, learn: Tensor, rate: float, seed: int) -> Any:
+        Args:
+            run: the name in the rows.
+            train: trains a model, see `Train`.
+            rates, steps: the settings.
+        """
+        result = torch.zeros(self.seeds, *self.relevance.shape)
+        best_rates, best_steps = [], []
+        for learn, choose, test in self.parts():
+            tried = []
+            for rate in rates:
+                for scores in train(learn, choose, rate, 1):
+                    tried.append(self.metric(scores, self.relevance[choose]).nanmean().item())
+            rate, step = divmod(int(torch.tensor(tried).argmax()), len(steps))
+            best_rates.append(rates[rate])
+            best_steps.append(steps[step])
+            both = torch.cat([learn, choose])
+            for seed in range(self.seeds):
+                result[seed, test] = train(both, test, rates[rate], seed + 1)[step]
+        return result, settings_by_fold(run, best_rates, best_steps)
+
+    def _tree_scores(self, learn: Tensor, tested: Tensor, rate: float, seed: int) -> list[Tensor]:
+        """Train LightGBM's LambdaRank, and return its scores for other lists with each number of trees."""
         lightgbm: Any = import_module("lightgbm")
-        is_there = self.is_there[learn]
+        values, is_there = self.inputs(learn), self.is_there[learn]
         data = lightgbm.Dataset(
             values[learn][is_there].numpy(), self.relevance[learn][is_there].numpy(), group=is_there.sum(1).numpy()
         )
-        return lightgbm.train(self.tree_options | {"learning_rate": rate, "seed": seed}, data, TREES[-1])
-
-    def _predicted(self, booster: Any, values: Tensor, lists: Tensor, trees: int) -> Tensor:
-        is_there = self.is_there[lists]
-        scores = torch.zeros(is_there.shape)
-        scores[is_there] = torch.tensor(booster.predict(values[lists][is_there].numpy(), num_iteration=trees)).float()
-        return scores
+        booster = lightgbm.train(self.tree_options | {"learning_rate": rate, "seed": seed}, data, TREES[-1])
+        is_there = self.is_there[tested]
+        documents, result = values[tested][is_there].numpy(), []
+        for trees in TREES:
+            scores = torch.zeros(is_there.shape)
+            scores[is_there] = torch.tensor(booster.predict(documents, num_iteration=trees)).float()
+            result.append(scores)
+        return result

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pipelines.ops.git import git
 from rankgrad import losses
 from rankgrad.io.results import Row, rows_of
 from rankgrad.seeding import generator
@@ -36,6 +35,10 @@ class Lists:
 
     def mean(self, values: Tensor) -> Tensor:
         return (values * (self.counts / self.counts.sum(-1, keepdim=True))).sum(-1)
+
+    def measured(self, metric: Loss, scores: Tensor) -> Tensor:
+        """Return the mean of a metric for each network; the metric of a list without an order is 0."""
+        return self.mean(metric(scores, self.truth).nan_to_num(0.0))
 
     def repeated(self, copies: int) -> "Lists":
         """Return the lists of all networks several times, one time after the other."""
@@ -188,7 +191,7 @@ class Search:
         tested = lists_of_folds(features, choose, judged, self.choose_by).repeated(copies)
         tried = []
         for scores in train(batches, tested, start, rates=rates):
-            tried.append(tested.mean(metric(scores, tested.truth).nan_to_num(0.0)))
+            tried.append(tested.measured(metric, scores))
         means = torch.stack(tried, -1).view(copies, len(folds), self.choose_by, len(self.steps)).mean(2)
         best_rates, best_steps = best_settings(means, self.rates, self.steps)
 
@@ -220,6 +223,12 @@ class Search:
         while True:
             rows = self.draw(sizes, self.batch, draws)
             yield Lists(every[network, rows].flatten(1, 2), split.truth[network, rows], counts).repeated(copies)
+
+
+def standardized(features: Tensor, learn: Tensor) -> Tensor:
+    """Return features (n, f) less their means over the rows to learn from, in their standard deviations."""
+    spread, mean = torch.std_mean(features[learn], 0)
+    return (features - mean) / spread.where(spread > 0, 1.0)
 
 
 def lists_of_folds(features: Tensor, rows: list[Tensor], truth: Tensor, networks: int) -> Lists:
@@ -258,7 +267,7 @@ def measured(
 
     Args:
         loss, start, activation: see `scored`.
-        metric: see `Loss`; the metric of a list without an order is 0.
+        metric: see `Loss`.
         splits: lists to train on while trying settings, to choose by, to train on in the end, and to test on.
         rates, steps: the settings.
         together: whether all networks use the setting with the best mean; otherwise each uses its own best setting.
@@ -270,10 +279,8 @@ def measured(
 
     def train(learned: Lists, tested: Lists, rates: Tensor) -> Tensor:
         """Return the mean metric over other lists after each of the step counts (B, steps)."""
-        values = []
-        for scores in scored(loss, repeat(learned), tested, start, activation, rates=rates, steps=steps):
-            values.append(tested.mean(metric(scores, tested.truth).nan_to_num(0.0)))
-        return torch.stack(values, -1)
+        every = scored(loss, repeat(learned), tested, start, activation, rates=rates, steps=steps)
+        return torch.stack([tested.measured(metric, scores) for scores in every], -1)
 
     tried = torch.stack([train(learn, choose, torch.full((len(start[0]),), rate)) for rate in rates], 1)
     if together:
@@ -318,7 +325,10 @@ def command(study: str, groups: Mapping[str, Jobs], *, params: dict[str, Any], h
     if unknown := {*options.names} - {*groups}:
         parser.error(f"{', '.join(unknown)}: no such name, expected {names}")
     torch.set_num_threads(1)
-    commit = options.commit or _commit(parser)
+    try:
+        commit = options.commit or kept.commit_of(*CODE)
+    except ValueError as error:
+        parser.error(str(error))
     before = kept.read(study) if (kept.FOLDER / study).is_dir() else None
     rows = before.rows if before and before.made_by["commit"] == commit else []
     for name in options.names or groups:
@@ -328,9 +338,3 @@ def command(study: str, groups: Mapping[str, Jobs], *, params: dict[str, Any], h
                 made_by = {"commit": commit, "params": params, "hashes": hashes, "machine": kept.machine()}
                 kept.write(study, rows, made_by)
                 print(run, flush=True)
-
-
-def _commit(parser: argparse.ArgumentParser) -> str:
-    if changed := git(".", "status", "--porcelain", "--", *CODE):
-        parser.error(f"not in a commit: {changed}. Commit what makes the results first")
-    return git(".", "log", "-1", "--format=%H", "--", *CODE)

@@ -10,6 +10,7 @@ from rankgrad.datasets.scenes.drawing import GLYPH
 
 __all__ = ["pen_digits"]
 
+WIDTH = 3.2  # of the pen, in pixels
 Stroke = list[tuple[float, float]]  # corners (x, y) in pixels of the glyph
 
 
@@ -34,14 +35,8 @@ STROKES: list[list[Stroke]] = [
 
 
 @cache
-def pen_digits(width: float = 3.2) -> Tensor:
-    """Draw the digits 0 to 9 with a round pen.
-
-    Args:
-        width: of the pen, in pixels.
-
-    Returns:
-        Glyphs (10, 28, 28) uint8.
+def pen_digits() -> Tensor:
+    """Draw the digits 0 to 9 with a round pen: glyphs (10, 28, 28) uint8.
 
     >>> glyphs = pen_digits()
     >>> glyphs.shape, int(glyphs.max()), int(glyphs[:, 0].max())
@@ -55,5 +50,5 @@ def pen_digits(width: float = 3.2) -> Tensor:
         corners = [torch.tensor(stroke, dtype=torch.float32) for stroke in strokes]
         ink = torch.cat([stroke[:-1].lerp(stroke[1:], share).view(-1, 2) for stroke in corners])
         distance = torch.cdist(pixels, ink).amin(1)
-        glyphs.append((width / 2 + 0.5 - distance).clamp(0, 1).view(GLYPH, GLYPH))
+        glyphs.append((WIDTH / 2 + 0.5 - distance).clamp(0, 1).view(GLYPH, GLYPH))
     return (torch.stack(glyphs) * 255).round().to(torch.uint8)

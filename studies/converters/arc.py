@@ -4,17 +4,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from studies.converters.writing import convert
+from studies.converters.writing import block_of, convert
 
 LABELS = ["label1", "label2", "label3"]
-BLOCK = {
-    "name": "table",
-    "raw": "data/raw/arc",
-    "size": 224,
-    # If the table has such columns, `group: group` and `split: split` are added; so are `classes`, in order.
-    "args": {"file": "arc.parquet", "image": "image", "labels": "labels", "ordered": True},
-    "seed": 1,
-}
+# If the table has such columns, `group: group` and `split: split` are added; so are `classes`, in order.
+BLOCK = block_of("arc", size=224, image="image", labels="labels", ordered=True)
 
 
 def table(raw: Path) -> pd.DataFrame:

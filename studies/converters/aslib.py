@@ -8,12 +8,11 @@ data/raw/aslib/<scenario>.parquet with a row for each instance: the scenario's `
 
 import csv
 import re
-import sys
 from pathlib import Path
 
 import pandas as pd
 
-from studies.converters.writing import write_tables
+from studies.converters.writing import run, write_tables
 
 TABLES, TERMS = Path("data/raw/aslib"), "GPL-3, github.com/coseal/aslib_data"
 # From a copy with eight scenarios, those with at least five algorithms; with fewer, there is little to order.
@@ -75,13 +74,10 @@ def table_of(folder: Path) -> pd.DataFrame:
     return table.join(numbers).join(times.add_prefix("seconds_")).rename_axis("instance").reset_index()
 
 
-def main(folder: str) -> None:
+def main(folder: str = ".") -> None:
     """Write the table of each scenario."""
     write_tables(TABLES, ((name, table_of(Path(folder) / name), TERMS) for name in SCENARIOS))
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1] if len(sys.argv) > 1 else ".")
-    except (OSError, ValueError, KeyError) as error:
-        sys.exit(f"aslib: {error}; expected the public layout")
+    run(main)

@@ -5,18 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from studies.converters.writing import convert
+from studies.converters.writing import block_of, convert
 
 CAPTIONS = [f"caption_{number}" for number in range(1, 6)]  # the standard protocol uses the first five
-BLOCK = {
-    "name": "table",
-    "raw": "data/raw/coco_captions",
-    "size": 224,
-    "args": {
-        "file": "coco_captions.parquet", "image": "image", "captions": CAPTIONS, "gallery": "gallery", "split": "split",
-    },
-    "seed": 1,
-}  # fmt: skip
+BLOCK = block_of("coco_captions", size=224, image="image", captions=CAPTIONS, gallery="gallery", split="split")
 GALLERY = 1000  # consecutive test images that the papers search together
 # Karpathy's names of splits, and ours; restval has the remaining images of COCO's validation split, used for training.
 OURS = {"train": "train", "restval": "train", "val": "val", "test": "test"}

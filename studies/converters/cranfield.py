@@ -15,27 +15,22 @@ import pandas as pd
 from sklearn.feature_extraction.text import CountVectorizer
 
 from rankgrad.plain_text import words_of
-from studies.converters.writing import convert, drawn_splits
+from studies.converters.writing import block_of, convert, drawn_splits
 
 DEEP = 100  # abstracts to rerank for each question
 SATURATION, LENGTH = 1.2, 0.75  # k1 and b of BM25
 SMOOTHING = 500.0  # words of the Dirichlet prior
 TOPICS = 100  # components of latent semantic indexing
 FED_BACK = 10  # abstracts with which a question is expanded
-BLOCK = {
-    "name": "table",
-    "raw": "data/raw/cranfield",
-    "args": {
-        "file": "cranfield.parquet",
-        "text_pair": ["query", "passage"],
-        "relevance": "relevance",
-        "group": "qid",
-        "split": "split",
-        "gate_share": 0,
-    },
-    "folds": 5,
-    "seed": 1,
-}
+BLOCK = block_of(
+    "cranfield",
+    folds=5,
+    text_pair=["query", "passage"],
+    relevance="relevance",
+    group="qid",
+    split="split",
+    gate_share=0,
+)
 
 
 def bm25(passages: np.ndarray, queries: np.ndarray) -> np.ndarray:

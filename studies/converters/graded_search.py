@@ -13,8 +13,7 @@ import pyarrow as pa
 from studies.converters.writing import block_of_lists, convert, lists
 
 FEATURES = 300
-BLOCK = block_of_lists("graded_search", folds=5)
-BLOCK["args"]["without_relevant"] = "drop"  # a few queries have one document
+BLOCK = block_of_lists("graded_search", folds=5, without_relevant="drop")  # a few queries have one document
 
 
 def table(raw: Path) -> pa.Table:

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 from rankgrad.io.pictures import as_png
 from rankgrad.ranks import dense_ranks
 from studies.converters.packages import PackagedFile
-from studies.converters.writing import convert, drawn_splits
+from studies.converters.writing import block_of, convert, drawn_splits
 
 FILE = PackagedFile(
     package="kanjivg",
@@ -23,22 +23,15 @@ FILE = PackagedFile(
     wheel="5190e7ec4eb513dbe6865b2ed52c58287fc10ea514b9409e4cf66ce7db41644d",
     origin="The data are KanjiVG by Ulrich Apel and others, CC BY-SA 3.0: name them where you show or pass on pictures",
 )
-BLOCK = {
-    "name": "table",
-    "raw": "data/raw/kanji",
-    "size": 64,
-    "args": {
-        "file": "kanji.parquet", "image": "image", "gray": True, "label_ranks": "rank_*", "id": "code",
-        "split": "split", "gate_share": 0,
-    },
-    "seed": 1,
-}  # fmt: skip
+SIZE = 64  # pixels per side
+BLOCK = block_of(
+    "kanji", size=SIZE, image="image", gray=True, label_ranks="rank_*", id="code", split="split", gate_share=0
+)
 MEMBER = re.compile(r"kanji/([0-9a-f]{5})\.svg")  # a code point; others are variants of these
 ATTRIBUTE = "{http://kanjivg.tagaini.net}"
 CANVAS, WIDTH = 109, 3  # side of a drawing and width of a stroke, in KanjiVG's units
 LABELS = 2, 6  # smallest and largest number of labels of a kanji
 LEAST = 100  # fewest kanji with a component
-SIZE = 64  # pixels per side
 FINER = 4  # pictures are drawn this many times larger, then averaged
 POINTS = {"M": 1, "C": 3, "S": 2}  # points of each path command
 TIMES = np.linspace(0, 1, 9)[:, None]
@@ -53,7 +46,7 @@ class Drawing(NamedTuple):
     components: dict[str, list[np.ndarray]]
 
 
-def drawings(raw: Path, *, least: int = LEAST) -> tuple[list[Drawing], list[str]]:
+def drawings(raw: Path) -> tuple[list[Drawing], list[str]]:
     """Return the kanji with 2 to 6 labels, and the labels: components with two or more strokes that many kanji have."""
     every = []
     with ZipFile(raw / FILE.name) as archive:
@@ -61,14 +54,14 @@ def drawings(raw: Path, *, least: int = LEAST) -> tuple[list[Drawing], list[str]
             if member := MEMBER.fullmatch(name):
                 every.append(_drawing(chr(int(member[1], 16)), archive.read(name)))
     counts = Counter(label for drawing in every for label in drawing.components)
-    labels = sorted(label for label, count in counts.items() if count >= least)
+    labels = sorted(label for label, count in counts.items() if count >= LEAST)
     few, many = LABELS
     return [drawing for drawing in every if few <= len(drawing.components.keys() & set(labels)) <= many], labels
 
 
-def table(raw: Path, *, least: int = LEAST) -> pd.DataFrame:
+def table(raw: Path) -> pd.DataFrame:
     """Return a row for each kanji: a gray picture, and the rank of each component by the area of its bounding box."""
-    kanji, labels = drawings(raw, least=least)
+    kanji, labels = drawings(raw)
     areas = torch.zeros(len(kanji), len(labels), dtype=torch.float64)
     for row, drawing in enumerate(kanji):
         for column, label in enumerate(labels):

@@ -4,16 +4,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from studies.converters.writing import convert
+from studies.converters.writing import block_of, convert
 
-BLOCK = {
-    "name": "table",
-    "raw": "data/raw/lamem",
-    "size": 224,
-    # Clips with one frame, so that the task is the same as for videos; the first of five published splits.
-    "args": {"file": "lamem.parquet", "frames": "image", "target": "target", "id": "name", "split": "split_1"},
-    "seed": 1,
-}
+# Clips with one frame, so that the task is the same as for videos; the first of five published splits.
+BLOCK = block_of("lamem", size=224, frames="image", target="target", id="name", split="split_1")
 
 
 def table(raw: Path) -> pd.DataFrame:

@@ -36,7 +36,7 @@ PRIOR = 5.0  # number of added ratings of 0, which shrink means of few ratings
 BLOCK = block_of_lists("movielens_100k", folds=5)
 
 
-def table(raw: Path, *, most: int = RANKED) -> pa.Table:
+def table(raw: Path) -> pa.Table:
     """Return a row for each film that a user rated; its relevance is the rating minus 1, from 0 to 4.
 
     At most half of each user's ratings are ranked, chosen by a hash of user and film. Features come from the other
@@ -48,7 +48,7 @@ def table(raw: Path, *, most: int = RANKED) -> pa.Table:
     pairs = zip(ratings["user_id"], ratings["movie_id"], strict=True)
     draws = ratings.assign(draw=[fraction_of(f"{user} {film}", seed=SEED) for user, film in pairs])
     of_user = draws.groupby("user_id")["draw"]
-    is_ranked = of_user.rank(method="first") <= np.minimum(of_user.transform("size") // 2, most)
+    is_ranked = of_user.rank(method="first") <= np.minimum(of_user.transform("size") // 2, RANKED)
     ranked = ratings[is_ranked].reset_index(drop=True)
     return lists(ranked["user_id"], features(ratings[~is_ranked], ranked, films, users), ranked["rating"] - 1)
 

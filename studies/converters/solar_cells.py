@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from studies.converters.packages import PackagedFile
-from studies.converters.writing import convert, drawn_splits
+from studies.converters.writing import block_of, convert, drawn_splits
 
 FILE = PackagedFile(
     package="elpv-dataset",
@@ -16,16 +16,7 @@ FILE = PackagedFile(
     digest="24e4fbe28b1e525a9912cfb2408f3e58a8145941ca791e3097f577b7b6b1b0d1",
     origin="The data are the ELPV dataset by Buerhop-Lutz, Deitsch and others, CC BY-NC-SA 4.0: not for commercial use",
 )
-BLOCK = {
-    "name": "table",
-    "raw": "data/raw/solar_cells",
-    "size": 64,
-    "args": {
-        "file": "solar_cells.parquet", "frames": "image", "target": "target", "id": "name", "split": "split",
-        "gate_share": 0,
-    },
-    "seed": 1,
-}  # fmt: skip
+BLOCK = block_of("solar_cells", size=64, frames="image", target="target", id="name", split="split", gate_share=0)
 
 
 def table(raw: Path) -> pd.DataFrame:

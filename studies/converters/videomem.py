@@ -9,18 +9,11 @@ from PIL import Image
 
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.pictures import PHOTO_PIXELS, as_jpeg
-from studies.converters.writing import convert, drawn_splits
+from studies.converters.writing import block_of, convert, drawn_splits
 
 FRAMES = 7  # frames of a 7-second video; the paper averages their scores
-BLOCK = {
-    "name": "table",
-    "raw": "data/raw/videomem",
-    "size": 224,
-    # Another target column is `long-term_memorability`.
-    "args": {"file": "videomem.parquet", "frames": "frames", "target": "short-term_memorability", "id": "video",
-             "split": "split"},
-    "seed": 1,
-}  # fmt: skip
+# Another target column is `long-term_memorability`.
+BLOCK = block_of("videomem", size=224, frames="frames", target="short-term_memorability", id="video", split="split")
 # A truncated file ends earlier than its header says, without an error from the decoder.
 LEAST_SHARE = 0.9
 # Other formats are lists of file names, which would be opened anywhere on the disk.

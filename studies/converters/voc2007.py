@@ -4,23 +4,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from studies.converters.writing import convert
+from studies.converters.writing import block_of, convert
 
-CLASSES = (
+CLASSES = [
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
     "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
-)  # fmt: skip
+]  # fmt: skip
 HOME = "VOCdevkit/VOC2007"  # below the raw folder, with ImageSets/Main and JPEGImages
-BLOCK = {
-    "name": "table",
-    "raw": "data/raw/voc2007",
-    "size": 224,
-    "args": {
-        "file": "voc2007.parquet", "image": "image", "labels": list(CLASSES), "ignore": "difficult_*", "id": "name",
-        "split": "split",
-    },
-    "seed": 1,
-}  # fmt: skip
+BLOCK = block_of("voc2007", size=224, image="image", labels=CLASSES, ignore="difficult_*", id="name", split="split")
 
 
 def table(raw: Path) -> pd.DataFrame:

@@ -6,8 +6,6 @@ It reads SBU_3DFE.mat, emotion6.mat, and Movie.mat, three sets for learning labe
 this project.
 """
 
-import hashlib
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +13,8 @@ import numpy as np
 import pandas as pd
 from scipy.io import loadmat
 
-from studies.converters.writing import write_tables
+from studies.converters.packages import check_sha256
+from studies.converters.writing import run, write_tables
 
 TABLES = Path("data/raw/votes")
 EMOTIONS = ("anger", "disgust", "fear", "joy", "sadness", "surprise")
@@ -63,23 +62,18 @@ def table_of(path: Path, about: VoteSet) -> pd.DataFrame:
         raise FileNotFoundError(
             f"{path}: no such file; download it from github.com/SpriteMisaka/PyLDL, and pass its folder"
         )
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    if sha256 != about.sha256:
-        raise ValueError(f"{path}: its SHA-256 is {sha256}, expected {about.sha256}: download it again")
+    check_sha256(path.read_bytes(), about.sha256, source=path)
     arrays = loadmat(path)
     features = pd.DataFrame(np.asarray(arrays["features"])).rename(columns=lambda column: f"x_{column + 1}")
     votes = pd.DataFrame(arrays["labels"], columns=[f"votes_{label}" for label in about.labels])
     return features.join(votes)
 
 
-def main(folder: str) -> None:
+def main(folder: str = ".") -> None:
     """Write the table of each set."""
     sets = SETS.items()
     write_tables(TABLES, ((name, table_of(Path(folder) / f"{name}.mat", about), about.terms) for name, about in sets))
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1] if len(sys.argv) > 1 else ".")
-    except (OSError, ValueError) as error:
-        sys.exit(f"votes: {error}")
+    run(main)

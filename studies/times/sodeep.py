@@ -8,7 +8,6 @@ import time
 
 import torch
 
-from pipelines.ops.git import git
 from rankgrad.datasets.vectors.score_vectors import draw
 from rankgrad.io.checkpoints import build
 from rankgrad.io.results import Row
@@ -39,7 +38,7 @@ def main() -> None:
         rows.append(Row(run, "seconds", seconds(sorter)))
     ratio = rows[0].value / rows[1].value
     rows.append(Row(rows[0].run, f"seconds over those of {rows[1].run}", ratio))
-    commit = git(".", "log", "-1", "--format=%H", "--", "src", "studies/*.py", "studies/gpu.yaml")
+    commit = kept.commit_of("src", "studies/*.py", "studies/gpu.yaml")
     made_by = {"commit": commit, "params": args | {"batch": BATCH}, "hashes": {}, "machine": kept.machine()}
     kept.write("sodeep_speed", rows, made_by)
     print(f"{rows[0].run} takes {ratio:.1f} times as long as {rows[1].run}")

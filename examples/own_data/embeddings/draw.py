@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 SIZE = 64
 
 
-def draw(folder: Path, rows: int = 3000, *, seed: int = 0) -> None:
+def draw(folder: Path, rows: int = 3000) -> None:
     """Write `embeddings.parquet` with `X`, vectors of 64 numbers, and `price`."""
-    draws = np.random.default_rng(seed)
+    draws = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
     embeddings = draws.normal(size=(rows, SIZE)).astype(np.float32)
     quality = np.tanh(embeddings @ draws.normal(size=(SIZE, 4)) / 4) @ np.array([1.0, -0.7, 0.5, 0.3])
