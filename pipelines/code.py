@@ -12,7 +12,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pipelines.config import Settings
 from pipelines.config.plan import modules_of
@@ -71,18 +71,10 @@ def digest(source: bytes) -> str:
     return sha256(ast.dump(_Plain().visit(ast.parse(source))).encode()).hexdigest()[:32]
 
 
-class _Used(NamedTuple):
-    """What a file uses: modules, and folders in which it looks up components by names not in the code."""
-
-    modules: frozenset[str]
-    folders: frozenset[str]
-
-
 @cache
-def _used_by(source: bytes) -> _Used:
-    """Return what Python source uses, also inside functions, but not what it imports only for type checkers."""
+def _used_by(source: bytes) -> frozenset[str]:
+    """Return the modules that Python source uses, also inside functions, but not those only for type checkers."""
     modules: set[str] = set()
-    folders: set[str] = set()
     waiting: list[ast.AST] = [ast.parse(source)]
     while waiting:
         node = waiting.pop()
@@ -93,14 +85,10 @@ def _used_by(source: bytes) -> _Used:
             modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             modules |= {f"{node.module}:{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Call) and (found := _found_by(node)):
-            folder, name = found
-            if name is None:
-                folders.add(folder)
-            else:
-                modules.add(f"{LIBRARY}.{folder}.{name}")
+        elif isinstance(node, ast.Call):
+            modules |= _found_by(node)
         waiting += ast.iter_child_nodes(node)
-    return _Used(frozenset(modules), frozenset(folders))
+    return frozenset(modules)
 
 
 def _text(node: ast.AST | None) -> str:
@@ -108,13 +96,16 @@ def _text(node: ast.AST | None) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def _found_by(call: ast.Call) -> tuple[str, str | None] | None:
-    """Return the folder, and the name if it is a constant, of a call that finds a component; None for other calls."""
+def _found_by(call: ast.Call) -> set[str]:
+    """Return the modules that a call may find: of a constant name, or all of a folder in `WHOLE`; none by others."""
     function = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    words = [*map(_text, call.args[:2]), "", ""]
-    if function in DEFAULTS and words[0]:
-        return DEFAULTS[function], words[0]
-    return (words[0], words[1] or None) if function in FINDERS and words[0] in FOLDERS else None
+    folder, name, *_ = [*map(_text, call.args[:2]), "", ""]
+    if function in DEFAULTS:
+        folder, name = DEFAULTS[function], folder
+    elif function not in FINDERS or folder not in FOLDERS:
+        return set()
+    names = lookup.names(folder) if folder in WHOLE and not name else filter(None, [name])
+    return {f"{LIBRARY}.{folder}.{name}" for name in names}
 
 
 @cache
@@ -127,16 +118,12 @@ def _exported(source: bytes) -> dict[str, str]:
 def _file_of(module: str, root: Path) -> Path | None:
     """Return the file of a module of this project; for `package:name`, the file of the name if it has its own."""
     module, _, name = module.partition(":")
+    if name and (file := _file_of(f"{module}.{name}", root)) is not None:
+        return file
     folder = (root / "src" if module.partition(".")[0] == LIBRARY else root) / module.replace(".", "/")
     if folder.with_suffix(".py").is_file():
         return folder.with_suffix(".py")
     package = folder / "__init__.py"
-    if not name:
-        return package if package.is_file() else None
-    if (file := (folder / name).with_suffix(".py")).is_file():
-        return file
-    if (folder / name / "__init__.py").is_file():
-        return folder / name / "__init__.py"
     if not package.is_file():
         return None
     exported = _exported(package.read_bytes())
@@ -158,14 +145,11 @@ def behind(files: Iterable[Path], *, root: Path = ROOT, all_of: bool = False) ->
         if file in seen or (path.startswith(EXEMPT) and not all_of):
             continue
         seen.add(file)
-        used = _used_by(file.read_bytes())
-        for module in used.modules:
+        for module in _used_by(file.read_bytes()):
             # The root may itself be a package, as studies is.
             module_file = _file_of(module, root) or _file_of(module, root.parent)
             if module_file is not None and module_file.is_relative_to(root):
                 waiting.append(module_file)
-        for folder in used.folders.intersection(WHOLE):
-            waiting += files_of(folder, lookup.names(folder), root)
     return sorted(seen)
 
 
@@ -188,7 +172,7 @@ def packages(files: Iterable[Path]) -> set[str]:
     """Return the top-level names of the other packages that files import."""
     names = set[str]()
     for file in files:
-        names |= {re.split("[.:]", module)[0] for module in _used_by(file.read_bytes()).modules}
+        names |= {re.split("[.:]", module)[0] for module in _used_by(file.read_bytes())}
     return names - {LIBRARY, "pipelines", lookup.OWN}
 
 
@@ -207,21 +191,21 @@ def _components(params: Settings, stage: str, key: str, root: Path) -> list[Path
         return files_of("datasets", words_of(params.datasets[key].model_dump()), root)  # some use others
     if stage in ("pretrain", "benchmark_sorters"):
         return files_of("sorters", [params.sorters[key].name] if key in params.sorters else [], root)
-    if stage in ("train", "evaluate"):
-        run, files = params.runs[key], []
-        for part, module in modules_of(params, run).items():
-            if stage == "train" or part in EVALUATED:
-                folder, _, name = module.partition(".")[2].rpartition(".")
-                files += files_of(folder, [name], root)
-        return files + (_own_metrics(root) if stage in SCORES else [])
     if stage == "rivals":
         return files_of("tasks", [params.rivals[key].task] if key in params.rivals else [], root)
     if stage == "score_vectors":
         return []
-    if key:
+    files = list[Path]()
+    if stage in ("train", "evaluate"):
+        for part, module in modules_of(params, params.runs[key]).items():
+            if stage == "train" or part in EVALUATED:
+                folder, _, name = module.partition(".")[2].rpartition(".")
+                files += files_of(folder, [name], root)
+    elif key:
         raise ValueError(f"{stage}@{key}: add to `_components` which components the params name for this stage")
-    tasks = [run.task for run in params.runs.values()]
-    return files_of("tasks", tasks, root) + (_own_metrics(root) if stage in SCORES else [])
+    else:
+        files = files_of("tasks", [run.task for run in params.runs.values()], root)
+    return files + (_own_metrics(root) if stage in SCORES else [])
 
 
 def _all_components(params: Settings, root: Path) -> list[Path]:

@@ -18,7 +18,7 @@ import great_expectations as gx
 from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.expectations.registry import get_expectation_impl
 
-__all__ = ["ExpectationsFailed", "Measured", "hold", "validate"]
+__all__ = ["ExpectationsFailed", "Measured", "hold"]
 
 # Facts about a dataset, by table, and the expectations for these tables.
 Measured = tuple[dict[str, pd.DataFrame], dict[str, list[dict[str, Any]]]]
@@ -83,29 +83,25 @@ def _suite(place: str, frame: pd.DataFrame, expectations: list[dict[str, Any]]) 
     return suite
 
 
-def validate(
-    dataset: str,
-    facts: dict[str, pd.DataFrame],
-    expectations: dict[str, list[dict[str, Any]]],
-    *,
-    page: Path,
-    understood: Mapping[str, str] | None = None,
-) -> None:
-    """Check tables of facts against their expectations, and write the results to an HTML page.
+def hold(key: str, measured: Callable[[], Measured]) -> None:
+    """Check facts about `data/<key>` against expectations, and write `checks/<key>.passed` if all hold.
 
-    A failed expectation whose `severity` is warning is only reported, in the log and on the page.
+    The results are in `reports/data/<key>.html` in either case. A failed expectation whose `severity` is warning is
+    only reported, in the log and on the page.
 
     Args:
-        dataset: name of the dataset.
-        facts: tables with one row per example, named by the index. No value may be missing in any column, because
-            expectations of values skip missing ones.
-        expectations: expectations of each table, see `rankgrad.datasets.files.expected`.
-        page: path of the page.
-        understood: how the dataset was read, one line each.
+        key: key of the dataset.
+        measured: returns the tables of facts, with one row per example, named by the index, and the expectations of
+            each, see `rankgrad.datasets.files.expected`. No value may be missing in any column, because expectations of
+            values skip missing ones.
 
     Raises:
         ExpectationsFailed: has one line for each failed expectation, with the failing rows and values.
     """
+    passed, page = Path("checks") / f"{key}.passed", Path("reports/data") / f"{key}.html"
+    passed.unlink(missing_ok=True)  # so that an old verdict does not remain if the data cannot be read
+    page.unlink(missing_ok=True)
+    facts, expectations = measured()
     for name in (
         "great_expectations",
         "great_expectations.data_context.types.base",
@@ -115,9 +111,9 @@ def validate(
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     checks, failures = [], []
     for table, expected in expectations.items():
-        place, index = f"{dataset}.{table}", list(facts[table].index.names)
+        place, index = f"{key}.{table}", list(facts[table].index.names)
         frame = facts[table].reset_index()
-        keys = [" ".join(map(str, key)) for key in facts[table].index] if "name" in frame else []
+        keys = [" ".join(map(str, row)) for row in facts[table].index] if "name" in frame else []
         names = dict(zip(keys, frame.get("name", []), strict=True))
         suite = _suite(place, frame, expected)
         data = context.data_sources.add_pandas(place).add_dataframe_asset(table)
@@ -135,24 +131,9 @@ def validate(
             elif check.state == "warning":
                 logging.warning("%s: %s", place, line)
     with replaced_file(page) as partial:
-        partial.write_text(render(dataset, facts, checks, understood=understood or {}))
+        partial.write_text(render(key, facts, checks, understood=_understood(Path("data") / key)))
     if failures:
         raise ExpectationsFailed("\n".join([*failures, f"details: {page}"]))
-
-
-def hold(key: str, measured: Callable[[], Measured]) -> None:
-    """Check facts about `data/<key>` against expectations, and write `checks/<key>.passed` if all hold.
-
-    The results are in `reports/data/<key>.html` in either case.
-
-    Raises:
-        ExpectationsFailed: has one line for each failed expectation.
-    """
-    passed, page = Path("checks") / f"{key}.passed", Path("reports/data") / f"{key}.html"
-    passed.unlink(missing_ok=True)  # so that an old verdict does not remain if the data cannot be read
-    page.unlink(missing_ok=True)
-    facts, expectations = measured()
-    validate(key, facts, expectations, page=page, understood=_understood(Path("data") / key))
     with replaced_file(passed) as partial:
         partial.write_text("passed\n")
 

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -346,6 +347,11 @@ class Columns:
             writing=self.writing, head=head,
         )  # fmt: skip
 
+    @property
+    def group(self) -> Column | None:
+        """The column of groups or queries; None if there is none, or not yet."""
+        return self.all.get(self.structure.get("group", ""))
+
     def whole(self, column: Column) -> Column:
         """Return a column with all nonempty cells of the whole file."""
         sheet = self.whole_sheet([column.name])
@@ -485,12 +491,10 @@ def split_labels(cells: pd.Series, separator: str) -> list[list[str]]:
 
 def in_one_order(rows: list[list[str]]) -> bool:
     """Return whether labels have the same order in almost all rows, as if someone had ticked boxes."""
-    surplus: dict[frozenset[str], int] = {}
-    count = 0
+    surplus, count = Counter[frozenset[str]](), 0
     for row in rows:
         for first, second in pairwise(row):
-            pair = frozenset((first, second))
-            surplus[pair] = surplus.get(pair, 0) + (1 if first < second else -1)
+            surplus[frozenset((first, second))] += 1 if first < second else -1
             count += 1
     return sum(map(abs, surplus.values())) > 0.9 * count or not count
 

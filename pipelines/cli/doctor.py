@@ -38,19 +38,14 @@ def _packages() -> str:
     from packaging.requirements import Requirement
 
     extras = tomllib.loads(Path("pyproject.toml").read_text())["project"]["optional-dependencies"]
-    requirements = [Requirement(line) for line in (*extras["tasks"], *extras["pipeline"])]
-    installed = {
-        requirement.name: version(requirement.name) for requirement in requirements if requirement.name != "rankgrad"
-    }
-    wrong = [
-        f"{requirement} is required, but {installed[requirement.name]} is installed"
-        for requirement in requirements
-        if requirement.name in installed
-        and not requirement.specifier.contains(installed[requirement.name], prereleases=True)
-    ]
+    wrong = []
+    for requirement in map(Requirement, (*extras["tasks"], *extras["pipeline"])):
+        installed = "" if requirement.name == "rankgrad" else version(requirement.name)
+        if installed and not requirement.specifier.contains(installed, prereleases=True):
+            wrong.append(f"{requirement} is required, but {installed} is installed")
     if wrong:
         raise ValueError(f"{'; '.join(wrong)}: run `make setup`")
-    return ", ".join(f"{name} {installed[name]}" for name in ("dvc", "mlflow", "prefect"))
+    return ", ".join(f"{name} {version(name)}" for name in ("dvc", "mlflow", "prefect"))
 
 
 def _gpu() -> str:

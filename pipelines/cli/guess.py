@@ -137,8 +137,7 @@ def guess(
         lines += _lines_on_total(numbers) + (_lines_on_negative(numbers) if truth.task == "score_ranking" else [])
     lines += _lines_on_words_for_totals(columns)
     labels = truth.column if truth.task in ("label_ranking", "multilabel") else None
-    named_rows = [*filter(None, [columns.all.get(options.get("group", "")), labels])]
-    for column in named_rows:
+    for column in filter(None, [columns.group, labels]):
         lines += _lines_on_empty_words(column)
     lines += (
         _lines_on_files(path, files) + _lines_on_features(input_columns) + _lines_on_unused(columns) + missing_lines
@@ -323,8 +322,8 @@ def _lines_on_offsets(columns: Columns, truth: Column) -> list[str]:
     for column in columns.all.values():
         if column.content == "name" and FEWEST_GROUPS <= column.names.nunique() <= len(column.cells) // 2:
             candidates.append(column)
-    if "group" in columns.structure:
-        candidates = [columns.all[columns.structure["group"]]]
+    if columns.group is not None:
+        candidates = [columns.group]
     lines = []
     for column in candidates:
         fraction = explained(column.names, truth.numbers)

@@ -118,8 +118,7 @@ def _with_query(columns: Columns, text: Column, *, is_query_ranking: bool) -> di
 
 def query_text(columns: Columns) -> Column | None:
     """Return the text of queries or prompts: the column with such a name, if most of its cells have several words."""
-    group = columns.all.get(columns.structure.get("group", ""))
-    for column in [*([group] if group else []), *columns.free]:
+    for column in filter(None, [columns.group, *columns.free]):
         if column.has_sentences and (column.is_called("query") or column is columns.named.get("query")):
             return column
     return None
@@ -197,7 +196,7 @@ def _advice_on_no_date(cell: str) -> str:
 
 def leave_out_clues(columns: Columns, truth: Column | None) -> None:
     """Leave out numbers mixed with other cells, and columns that reveal the target."""
-    group = columns.all.get(columns.structure.get("group", ""))
+    group = columns.group
     is_query = group is not None and ("query" in columns.named or group.is_called("query"))
     if not is_query and "within" not in columns.structure:
         group = None  # rows of different groups are compared, too

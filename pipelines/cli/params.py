@@ -1,11 +1,12 @@
 """Commands for params.yaml."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.shared import AsJson, errors_in_a_line, print_json, typed_here
+from pipelines.cli.shared import AsJson, errors_in_a_line, typed_here
 
 if TYPE_CHECKING:
     from pipelines.config import Settings
@@ -33,7 +34,8 @@ def check(
             for path in leftovers(settings) if file.resolve() == PARAMS.resolve() else ():
                 valid[str(file)] += f"\n  {described(path)}"
     if as_json:
-        print_json({file: {"valid": not lines, "problems": lines} for file, lines in problems_of.items()})
+        found = {file: {"valid": not lines, "problems": lines} for file, lines in problems_of.items()}
+        typer.echo(json.dumps(found, indent=2))
     else:
         for file, lines in problems_of.items():
             typer.secho("\n".join(lines) or valid[file], fg="red" if lines else None, err=bool(lines))

@@ -56,7 +56,11 @@ def preferences(columns: Columns) -> Truth | None:
     if chosen is None or rejected is None:
         return None
     if target is not None and target.content != "number":
-        _refuse_strengths_in_words(columns, target, chosen, rejected)
+        if chosen.has_sentences and rejected.has_sentences:
+            raise columns.refusal(
+                f"--target: {target.name} holds {target.content}s, expected strengths of preferences: numbers, 0 for a "
+                "tie"
+            )
         return None
     columns.use(chosen, rejected)
     options, line = {"rejected": rejected.name}, f"truth: {chosen.name} is preferred to {rejected.name}"
@@ -76,14 +80,6 @@ def preferences(columns: Columns) -> Truth | None:
     for column in columns.of_content("number") if margin is None else []:
         columns.leave_out(column, f"if it is the strength of the preference, pass `--target {column.typed}`")
     return Truth("query_ranking", options, line + more, None, inputs, [chosen])
-
-
-def _refuse_strengths_in_words(columns: Columns, target: Column, chosen: Column, rejected: Column) -> None:
-    """Raise if both answers are texts, so that the target is the strength of preferences."""
-    if chosen.has_sentences and rejected.has_sentences:
-        raise columns.refusal(
-            f"--target: {target.name} holds {target.content}s, expected strengths of preferences: numbers, 0 for a tie"
-        )
 
 
 def _inputs(columns: Columns, chosen: Column, rejected: Column) -> tuple[dict[str, Any], str]:

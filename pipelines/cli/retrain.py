@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipelines.cli.models import show_decisions
-from pipelines.cli.shared import errors_in_a_line, fail
+from pipelines.cli.shared import errors_in_a_line
 
 __all__ = ["retrain"]
 
@@ -33,13 +33,9 @@ def retrain(
     that was killed. Exit code: 1 if a stage failed or the gate could not compare a model.
     """
     from pipelines.flows.retraining import Request, retrain_here
-    from pipelines.ops.processes import CommandFailed
 
     with errors_in_a_line():
-        try:
-            request = Request(reason, advance, only or [], changes or [], push)
-            decisions, branch = retrain_here(Path.cwd(), request)
-        except CommandFailed as error:
-            fail(error)
+        request = Request(reason, advance, only or [], changes or [], push)
+        decisions, branch = retrain_here(Path.cwd(), request)
     typer.echo(branch if branch == "nothing new" else f"saved as branch {branch}; to use it, run: git merge {branch}")
     show_decisions(decisions)

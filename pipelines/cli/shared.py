@@ -1,6 +1,5 @@
-"""Code that commands share: errors in one line, JSON, and paths relative to the user's folder."""
+"""Code that commands share: errors in one line, tables, and paths relative to the user's folder."""
 
-import json
 import os
 import sys
 from collections.abc import Generator, Iterable
@@ -12,7 +11,7 @@ import typer
 
 from rankgrad.io.written import printable
 
-__all__ = ["AsJson", "errors_in_a_line", "fail", "model_typed_here", "print_json", "table", "typed_here"]
+__all__ = ["AsJson", "errors_in_a_line", "fail", "model_typed_here", "table", "typed_here"]
 
 WIDE = 160  # width of a table without a terminal, in characters
 
@@ -32,10 +31,6 @@ def errors_in_a_line() -> Generator[None]:
         fail(error)
     except MemoryError as error:
         fail(f"not enough memory ({error}): expected smaller files, or more memory")
-
-
-def print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2))
 
 
 def table(*columns: str, rows: Iterable[Iterable[object]]) -> None:

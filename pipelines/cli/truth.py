@@ -51,9 +51,12 @@ def _labels(columns: Columns) -> Truth | None:
         is_likely = not has_target or column.content == "labels" or column.is_called("labels")
         return column.has_labels and is_likely
 
+    def may_be_labels(column: Column) -> bool:
+        return column.is_category or column.separator is not None or (task is not None and column.is_whole)
+
     column = columns.take_truth(has_labels, "labels")
     if column is None and (task or is_named):
-        column = columns.take_truth(lambda column: _may_be_labels(column, is_task_known=bool(task)), "labels")
+        column = columns.take_truth(may_be_labels, "labels")
     if column is None:
         truth = None if is_named else _flags(columns)
         if truth is None:
@@ -67,10 +70,6 @@ def _labels(columns: Columns) -> Truth | None:
     parts = f" separated by {separator!r}" if column.separator else ""
     line = f"truth: labels from {column.name}{parts}, {order}; to change: --task {other}, or --target COLUMN"
     return Truth("label_ranking" if ordered else "multilabel", options, line, column)
-
-
-def _may_be_labels(column: Column, *, is_task_known: bool) -> bool:
-    return column.is_category or column.separator is not None or (is_task_known and column.is_whole)
 
 
 def _refuse_labels_beside_target(columns: Columns) -> None:
@@ -115,8 +114,8 @@ def _relevance(columns: Columns) -> Truth | None:
     """Recognize preferences, or a column of grades together with a column of queries."""
     if (truth := preferences(columns)) is not None:
         return truth
-    group = columns.structure.get("group")
-    if group is None or not ("query" in columns.named or columns.all[group].is_called("query")):
+    group = columns.group
+    if group is None or not ("query" in columns.named or group.is_called("query")):
         return None
     column = columns.named.get("target") or columns.take_truth(_is_grade, "relevance")
     column = column or columns.take_truth(lambda column: column.is_called("relevance"), "relevance")
@@ -131,7 +130,7 @@ def _relevance(columns: Columns) -> Truth | None:
     _refuse_wrong_order(columns, column)
     options = {"relevance": column.name, "without_relevant": "drop"}
     return Truth(
-        "query_ranking", options, f"truth: relevance from {column.name}, within each {group}; {DROPPED}", column
+        "query_ranking", options, f"truth: relevance from {column.name}, within each {group.name}; {DROPPED}", column
     )
 
 
@@ -174,12 +173,11 @@ def _target(columns: Columns) -> Truth | None:
             f"{column.name} has numbers but a name like classes: to predict these classes, pass `--task multilabel "
             f"--target {column.typed}`; to rank by the number, pass `--target {column.typed}`"
         )
-    group = columns.structure.get("group")
-    if columns.task is None and group is not None and columns.all[group].is_called("query"):
+    group = columns.group
+    if columns.task is None and group is not None and group.is_called("query"):
         raise columns.refusal(
-            f"{group} is named like a query, but no column is named like grades: to rank the rows of each {group}, "
-            "pass "
-            f"`--target {column.typed}`; to rank all rows, pass `--task score_ranking`"
+            f"{group.name} is named like a query, but no column is named like grades: to rank the rows of each "
+            f"{group.name}, pass `--target {column.typed}`; to rank all rows, pass `--task score_ranking`"
         )
     if reason and columns.task is None and column.is_called("judged"):
         raise columns.refusal(

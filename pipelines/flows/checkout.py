@@ -132,16 +132,16 @@ def _copy_predictions(project: Path, folder: Path, params: Mapping[str, Any]) ->
         ValueError: there are folds, so that later deliveries also change the rows to predict.
     """
     for key, comparison in (params.get("comparisons") or {}).items():
-        dataset = params["datasets"].get(params["runs"].get(comparison["baseline"], {}).get("dataset"), {})
-        for name in comparison.get("rivals") or ():
-            path = Path("predictions", f"{name}.parquet")
-            is_ours = name in params["runs"] or name in (params.get("rivals") or {})
-            if not is_ours and dataset.get("folds"):
+        dataset = params["datasets"][params["runs"][comparison["baseline"]]["dataset"]]
+        ours = {*params["runs"], *params.get("rivals", ())}
+        for name in [rival for rival in comparison.get("rivals", ()) if rival not in ours]:
+            if dataset.get("folds"):
                 raise ValueError(
                     f"comparisons.{key}.rivals: {name} is of another program, and with folds its predictions do not "
                     "fit later rows: remove it from the comparison and commit params.yaml, then retrain"
                 )
-            if not is_ours and (project / path).is_file():
+            path = Path("predictions", f"{name}.parquet")
+            if (project / path).is_file():
                 (folder / path).parent.mkdir(exist_ok=True)
                 shutil.copyfile(project / path, folder / path)
 

@@ -22,7 +22,7 @@ NOT_JUDGED, PROMOTED = "NotJudged", "Promoted"
 
 
 @retried(task_run_name="gate")
-def judge(params: Settings, folder: Path, models: list[str] | None = None) -> list[Decision]:
+def judge(models: list[str] | None, params: Settings, folder: Path) -> list[Decision]:
     """Return the gate's decisions, see `pipelines.tracking.gate.decide_all`.
 
     Raises:

@@ -75,8 +75,8 @@ def retrain(
         if request.only:
             publish(folder, commands, request.only)
 
-    def judged(folder: Path, params: Settings, models: list[str] | None) -> list[Decision]:
-        decisions = judge(params, folder, models)
+    def judged(models: list[str] | None, params: Settings, *, folder: Path) -> list[Decision]:
+        decisions = judge(models, params, folder)
         show(decisions)
         _show_results(folder, params)
         return decisions

@@ -45,7 +45,7 @@ class Request:
 
 
 Train = Callable[[Path, Settings], None]  # runs the stages in the clone and publishes
-Judge = Callable[[Path, Settings, list[str] | None], list[Decision]]  # the last argument: models, or None for all
+Judge = Callable[..., list[Decision]]  # takes what `decide_all` takes
 
 
 def retrain_in_clone(
@@ -92,7 +92,7 @@ def retrain_in_clone(
                     commands.run("dvc", "fetch", "--run-cache", folder=folder)
             train(folder, params)
             models = dict.fromkeys(params.model_of(params.runs[name]) for name in request.only)
-            decisions = judge(folder, params, [*models] or None)
+            decisions = judge([*models] or None, params, folder=folder)
             commit(folder, f"Retrain: snapshot {snapshot} ({request.reason})")
             return decisions, _kept(project, folder, commands, request.push)
     finally:  # also if the retraining was canceled: no process may outlive it
@@ -126,7 +126,4 @@ def retrain_here(project: Path, request: Request) -> tuple[list[Decision], str]:
         if request.only:
             publish(folder, commands, request.only)
 
-    def judge(folder: Path, params: Settings, models: list[str] | None) -> list[Decision]:
-        return decide_all(models, params, folder=folder)
-
-    return retrain_in_clone(project, request, commands, train=train, judge=judge)
+    return retrain_in_clone(project, request, commands, train=train, judge=decide_all)

@@ -159,15 +159,14 @@ def compare(
     def fresh_rows() -> Iterator[Row]:
         return read([Path(fresh)], recipe, roles)
 
-    ids, rows_of_ids, groups = [], [], []
-    for row in fresh_rows():
-        ids.append(row.id)
-        rows_of_ids.append(row.number or len(ids))
+    every_row, groups = [], []  # the number in the file and the id of each row
+    for index, row in enumerate(fresh_rows(), 1):
+        every_row.append((row.number or index, row.id))
         groups += row.group.values()
     counts = {
         "train": _enough(f"{model}: training", len(reference.inputs)),
         "val": _enough(f"{model}: validation", len(reference.network)),
-        "fresh": _enough(str(fresh), len(ids)),
+        "fresh": _enough(str(fresh), len(every_row)),
     }
     numbers = sorted(chosen("fresh", counts["fresh"], rows))
 
@@ -187,13 +186,13 @@ def compare(
             shadow = Shadow(challenger, failed=first_line(error))
     if groups:
         ours = _by_group(ours, [groups[number] for number in numbers])
-    dates = [*(recipe["input"].get("dates") or ())]
+    compared, dates = [every_row[number] for number in numbers], [*(recipe["input"].get("dates") or ())]
     tested = quantities(reference, ours, alpha=alpha, least_distance=least_distance, dates=dates)
     return Comparison(
         str(fresh), model, None if version is None else str(version.version), reference.dataset, alpha, least_distance,
         rows=counts | {"fresh": len(numbers)}, shadow=shadow, quantities=tested,
-        to_label=rows_to_label(reference, ours, tested, [(rows_of_ids[number], ids[number]) for number in numbers]),
-        outside=outside(reference, ours, [rows_of_ids[number] for number in numbers]), dates=dates,
+        to_label=rows_to_label(reference, ours, tested, compared),
+        outside=outside(reference, ours, [number for number, _ in compared]), dates=dates,
     )  # fmt: skip
 
 

@@ -135,8 +135,7 @@ class TrainingData:
     def _unknown_alone(self, recipe: Mapping[str, Any], *, lists: bool) -> dict[str, np.ndarray]:
         """Return the fractions of names that no other group has, of the chosen training rows."""
         path, chosen_rows = self.folder / "train.parquet", sorted(self._chosen("train"))
-        groups = read_table(path, [GROUP])[GROUP].to_numpy() if GROUP in columns_of(path) else None
-        unknown = type_of(recipe["input"]).unknown_alone(path, recipe["input"], groups, lists=lists)
+        unknown = type_of(recipe["input"]).unknown_alone(path, recipe["input"], self._groups("train"), lists=lists)
         return {name: of_rows[chosen_rows] for name, of_rows in unknown.items()}
 
     def _chosen(self, split: str) -> list[int]:
@@ -150,12 +149,16 @@ class TrainingData:
             rows = rows[is_val if split == "val" else ~is_val]
         return rows[chosen(split, len(rows))].tolist()
 
+    def _groups(self, split: str) -> np.ndarray | None:
+        """Return the group of each row of a split (n,); None if rows have none."""
+        path = self.folder / f"{split}.parquet"
+        return read_table(path, [GROUP])[GROUP].to_numpy() if GROUP in columns_of(path) else None
+
     def _by_group(self, split: str, quantities: pd.DataFrame) -> pd.DataFrame:
         """Return quantities of the chosen rows of a split indexed by the group of each row, if it has one."""
-        path = self.folder / f"{split}.parquet"
-        if GROUP not in columns_of(path):
+        groups = self._groups(split)
+        if groups is None:
             return quantities
-        groups = read_table(path, [GROUP])[GROUP].to_numpy()
         return quantities.set_index(pd.Index(groups[sorted(self._chosen(split))], name=GROUP))
 
     def _pieces(self, split: str, recipe: Mapping[str, Any]) -> list[Piece]:

@@ -38,7 +38,7 @@ def command_of(stage: str) -> list[str]:
     return [*REPRO, "--single-item", *(["--force"] if stage == PUBLISH else []), stage]
 
 
-class CommandFailed(RuntimeError):
+class CommandFailed(ValueError):
     """A command failed; the same command would fail again."""
 
 

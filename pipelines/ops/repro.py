@@ -60,19 +60,18 @@ def _repro(words: tuple[str, ...], lock: int) -> None:
     for line in [*repair(), *moved]:
         sys.stderr.write(f"{line}\n")
     status.clear()
-    others = [stage for stage in read("dvc.yaml")["stages"] if stage != PUBLISH]
-    following = [[*REPRO, *words]] if words else [[*REPRO, *others], command_of(PUBLISH)]
     has_options = any(word.startswith("-") for word in words)
     slots = {} if params is None or has_options else slots_of(params)
+    command = [*REPRO]
     if sum(map(len, slots.values())) > 1:
         try:
             run_stale(Path(), slots, Commands(_print), targets=words)
         except CommandFailed:
             _fail(1)
-        # Only what DVC could not lock is left to run.
-        following = [[*REPRO, "--quiet", *words]] if words else [[*REPRO, "--quiet", *others], command_of(PUBLISH)]
-    for command in following:
-        if code := _run(command, lock):
+        command.append("--quiet")  # only what DVC could not lock is left to run
+    others = [stage for stage in read("dvc.yaml")["stages"] if stage != PUBLISH]
+    for following in [[*command, *(words or others)], *([] if words else [command_of(PUBLISH)])]:
+        if code := _run(following, lock):
             _fail(code)
 
 

@@ -22,14 +22,12 @@ class Status:
     """The status of a stage that did not succeed.
 
     Attributes:
-        stage: name of the stage, such as `train`.
-        key: key of the run, dataset, or sorter; empty if the stage has none.
+        stage: DVC's name of the stage, such as `train@mine`.
         exit_status: None while the stage runs, or if it was killed.
         message: message for people, possibly with several lines.
     """
 
     stage: str
-    key: str = ""
     exit_status: int | None = None
     message: str = ""
 
@@ -41,38 +39,36 @@ class Status:
     def __str__(self) -> str:
         """Return the message, with the stage's name before each line."""
         lines = ["it was killed"] if self.exit_status is None else self.message.splitlines()
-        name = "@".join(filter(None, [self.stage, self.key]))
-        return "\n".join(f"{name}: {line}" for line in lines)
+        return "\n".join(f"{self.stage}: {line}" for line in lines)
 
 
-def _file(folder: Path, stage: str, key: str) -> Path:
-    return folder / FOLDER / f"{'@'.join(filter(None, [stage, key]))}.json"
+def _file(folder: Path, stage: str) -> Path:
+    return folder / FOLDER / f"{stage}.json"
 
 
 def _write(status: Status) -> None:
-    with replaced_file(_file(Path(), status.stage, status.key)) as partial:
+    with replaced_file(_file(Path(), status.stage)) as partial:
         partial.write_text(json.dumps(asdict(status), indent=2) + "\n")
 
 
-def began(stage: str, key: str) -> None:
+def began(stage: str) -> None:
     """Record that a stage of the current folder is running."""
-    _write(Status(stage, key))
+    _write(Status(stage))
 
 
-def failed(stage: str, key: str, message: str, exit_status: int) -> None:
+def failed(stage: str, message: str, exit_status: int) -> None:
     """Record why a stage of the current folder failed."""
-    _write(Status(stage, key, exit_status, message))
+    _write(Status(stage, exit_status, message))
 
 
-def succeeded(stage: str, key: str) -> None:
+def succeeded(stage: str) -> None:
     """Remove the status file of a stage of the current folder."""
-    _file(Path(), stage, key).unlink(missing_ok=True)
+    _file(Path(), stage).unlink(missing_ok=True)
 
 
-def read(folder: Path, name: str) -> Status | None:
-    """Return the status of a stage by its DVC name; None if it succeeded or never ran."""
-    stage, _, key = name.partition("@")
-    file = _file(folder, stage, key)
+def read(folder: Path, stage: str) -> Status | None:
+    """Return the status of a stage; None if it succeeded or never ran."""
+    file = _file(folder, stage)
     return Status(**json.loads(file.read_text())) if file.is_file() else None
 
 

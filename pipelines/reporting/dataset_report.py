@@ -116,7 +116,7 @@ def render(
 
     Args:
         dataset: the name of the dataset.
-        facts: its tables of facts, see `pipelines.expectations.validate`.
+        facts: its tables of facts, see `pipelines.expectations.hold`.
         checks: the expectations and their outcomes.
         understood: how the dataset was interpreted, one line per item.
     """

@@ -129,9 +129,10 @@ def write_history(path: Path, epochs: list[tuple[str, Epoch]]) -> None:
     """Write a row per epoch: `phase`, `epoch`, `loss`, validation metrics, `learning_rate`, and `best`; no times."""
     metrics = list(dict.fromkeys(name for _, epoch in epochs for name in epoch.validation))
     with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["phase", "epoch", "loss", *metrics, "learning_rate", "best"])
+        columns = ["phase", "epoch", "loss", *metrics, "learning_rate", "best"]
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
         for phase, epoch in epochs:
-            values = [f"{epoch.validation[name]:.9g}" if name in epoch.validation else "" for name in metrics]
-            rate = f"{epoch.learning_rate:.9g}"
-            writer.writerow([phase, epoch.number, f"{epoch.loss:.9g}", *values, rate, int(epoch.best)])
+            row = {"phase": phase, "epoch": epoch.number, "best": int(epoch.best)}
+            numbers = {"loss": epoch.loss, **epoch.validation, "learning_rate": epoch.learning_rate}
+            writer.writerow(row | {name: f"{number:.9g}" for name, number in numbers.items()})

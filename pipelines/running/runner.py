@@ -115,17 +115,17 @@ def run(stage: str = "", *names: str) -> None:
             torch.set_num_threads(params.compute.threads)
         Path(".locks").mkdir(exist_ok=True)
         with FileLock(f".locks/{title}.lock", timeout=PATIENCE):
-            status.began(stage, key)
+            status.began(title)
             main(params, *names)
             if before is not None:  # DVC records them after this process ends
                 refuse_changed(before, stage, key)
-            status.succeeded(stage, key)
+            status.succeeded(title)
         logging.getLogger("stage").info("took %.1f s", time.perf_counter() - start)
     except (Exception, KeyboardInterrupt) as error:
         message = _advice(error)
         exit_status = status.TRANSIENT if isinstance(error, Timeout) else getattr(error, "exit_status", 1)
         with suppress(OSError):  # the disk may be full
-            status.failed(stage, key, message or f"{type(error).__name__}: {error}", exit_status)
+            status.failed(title, message or f"{type(error).__name__}: {error}", exit_status)
         if message is None or os.environ.get("RANKGRAD_TRACEBACK"):
             raise
         for line in message.splitlines():

@@ -1,7 +1,6 @@
 """Predict for a whole file, and store the model version and the file's hash with the answers."""
 
 import json
-from dataclasses import asdict, dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
@@ -11,26 +10,9 @@ from rankgrad.cli.answers import answers, write
 from rankgrad.io.atomic import replaced_folder
 from rankgrad.io.recipes import recipe_of
 
-__all__ = ["Batch", "answer_batch"]
+__all__ = ["answer_batch"]
 
 ANSWERS, RECORD = "answers.parquet", "made_by.json"
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The origin of answers.
-
-    Attributes:
-        model: the address of the version by its number, or a folder with the hash of its contents.
-        run: the name of the run that made the version; empty for a folder.
-        file: the file that was answered.
-        sha256: the hash of the file, or of all names and contents in a folder.
-    """
-
-    model: str
-    run: str
-    file: str
-    sha256: str
 
 
 def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = False) -> str:
@@ -50,10 +32,11 @@ def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = Fals
         OSError: the answers cannot be written.
     """
     address, version = at_version(model)
-    if version is None:
-        batch = Batch(f"{address} {_digest(Path(address))}", "", str(fresh), _digest(fresh))
+    if version is None:  # a folder, whose contents may change
+        origin = {"model": f"{address} {_digest(Path(address))}", "run": ""}
     else:
-        batch = Batch(address, version.tags.get("run", ""), str(fresh), _digest(fresh))
+        origin = {"model": address, "run": version.tags.get("run", "")}
+    origin |= {"file": str(fresh), "sha256": _digest(fresh)}
     target = out / fresh.name
     if target.exists():
         before = _record(target)
@@ -61,13 +44,13 @@ def answer_batch(fresh: Path, model: str, out: Path, *, skip_broken: bool = Fals
             raise ValueError(
                 f"{target}: is not a folder of answers for {fresh} and would be replaced: choose another `out`"
             )
-        if before.items() >= asdict(batch).items():
+        if before.items() >= origin.items():
             return f"{target}: {address} already answered this file"
     with model_folder(address) as folder, replaced_folder(target) as partial:
         pieces = answers(folder, [fresh], skip_broken=skip_broken)
         classes = recipe_of(folder).get("classes")
         count, broken = write(partial / ANSWERS, pieces, classes=classes, errors=skip_broken, names=pieces.names)
-        record = asdict(batch) | {"rows": count, "broken": len(broken)}
+        record = origin | {"rows": count, "broken": len(broken)}
         (partial / RECORD).write_text(json.dumps(record, indent=2) + "\n")
     return f"{target}: {address} answered {count - len(broken)} of {count} rows"
 

@@ -12,20 +12,12 @@ from typing import Any
 from pipelines import code
 from pipelines.config import Settings
 from pipelines.config.schema import read
-from pipelines.running.sources import declared
+from pipelines.running.sources import declared, value_at
 from rankgrad.io.atomic import replaced_folder
 
 __all__ = ["main", "uncounted"]
 
 UNCOUNTED = ("size", "nfiles")  # `exclude` in dvc/stage/cache.py
-
-
-def _keys(params: Settings, name: str) -> Iterable[str]:
-    """Return the keys of a block of the params, such as `runs`; none of a block that is left out."""
-    block: Any = params
-    for key in name.split("."):
-        block = getattr(block, key, {})
-    return block
 
 
 def uncounted(values: Any, name: str) -> Iterator[str]:
@@ -52,7 +44,7 @@ def main(params: Settings) -> None:
         for stage, block in stages.items():
             if stage == "code":
                 continue
-            keys = _keys(params, block["foreach"].strip("${}")) if "foreach" in block else [""]
+            keys = value_at(params.model_dump(), block["foreach"].strip("${}")) if "foreach" in block else [""]
             for key in keys:
                 name = f"{stage}@{key}" if key else stage
                 lines = code.lines_of(params, stage, key)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -16,6 +17,7 @@ from rankgrad import lookup
 from rankgrad.evaluation import Statistic, differences, holm, remembered
 from rankgrad.io import results
 from rankgrad.io.atomic import replaced_folder
+from rankgrad.io.parquet import is_number
 from rankgrad.io.results import Row, minus
 from rankgrad.seeding import derived_seed
 
@@ -96,10 +98,10 @@ def _require_same_rows(rival: str | Path, baseline: str | Path) -> None:
             "NaN in all rows if it only orders them"
         )
     of_rival, of_baseline = _first_seed(rival), _first_seed(baseline)
-    for column in ("id", "target"):
-        found, expected = (_numbers_in(table, column) for table in (of_rival, of_baseline))
-        if found is None or expected is None or len(found) != len(expected):
-            continue
+    if len(of_rival) != len(of_baseline):
+        return  # `read_statistics` counts the examples
+    for column in of_baseline.columns.intersection(of_rival.columns):
+        found, expected = (table[column].to_numpy(np.float64) for table in (of_rival, of_baseline))
         if column == "id" and {*found} != {*expected}:
             continue  # the rival has ids of its own
         tolerance = 0.0 if column == "id" else 1e-6 * np.ptp(expected) + 2e-7 * np.abs(expected).max()  # of float32
@@ -111,23 +113,16 @@ def _require_same_rows(rival: str | Path, baseline: str | Path) -> None:
             )
 
 
-def _first_seed(path: str | Path) -> pa.Table:
-    """Return the row numbers and targets of the first seed in a file of predictions, or all if it has no seeds."""
-    columns = [name for name in ("seed", "id", "target") if name in pq.read_schema(path).names]
-    table = pq.read_table(path, columns=columns)
-    if "seed" not in table.column_names or not len(table):
+def _first_seed(path: str | Path) -> pd.DataFrame:
+    """Return the row numbers and targets, if they are numbers, of the first seed in a file, or all without seeds."""
+    columns = []
+    for field in pq.read_schema(path):
+        if field.name == "seed" or (field.name in ("id", "target") and is_number(field.type)):
+            columns.append(field.name)
+    table = pq.read_table(path, columns=columns).to_pandas()
+    if "seed" not in table:
         return table
-    seed = table["seed"].to_numpy()
-    return table.filter(pa.array(seed == seed[0]))
-
-
-def _numbers_in(table: pa.Table, column: str) -> np.ndarray | None:
-    """Return a column of numbers; None if there is no such column, or if it has no numbers."""
-    if column not in table.column_names:
-        return None
-    kind = table.schema.field(column).type
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    return table[column].to_numpy().astype(np.float64) if is_number and len(table) else None
+    return table[table["seed"].isin(table["seed"].head(1))].drop(columns="seed")
 
 
 def compared(comparison: Comparison, statistics: ByName, resampling: Resampling) -> list[Row]:

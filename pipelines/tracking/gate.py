@@ -130,31 +130,36 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         numbers = ", ".join(registry.versions(client, name)) or "none"
         raise ValueError(f"{name} has no champion: it was deleted. Choose one: {_by_hand(name)} (versions: {numbers})")
     tags = {number: client.get_model_version(name, number).tags for number in (champion, challenger) if number}
-    runs = {number: of_version["run"] for number, of_version in tags.items() if "run" in of_version}
-    stays = Decision(name, challenger, champion, False, "there is no challenger", runs=runs)
+    stays = Decision(name, challenger, champion, False, "there is no challenger", runs=_runs_of(tags))
     if challenger is None:
         return stays
     if challenger == champion:
         stays = replace(stays, reason="the challenger is the champion already")
         is_first = tags[champion].get(registry.MADE_BY) == "first"  # no person and no gate chose it
-        return _decide_first(client, stays, params, folder) if is_first else stays
-    if task != "sorter":
-        data = folder / "data" / _dataset(name, tags, challenger, champion)
-        val = data / "val.parquet"
-        if not (data / "gate.parquet").is_file() and val.is_file() and FOLD in columns_of(val):
-            by_hand = f"choose by hand: {_by_hand(name)}"
-            reason = f"no rows judge: {data.name} has folds, which train on all rows, but no gate split; {by_hand}"
-            return replace(stays, reason=reason)
+        return _decide_first(client, stays, task, params, folder) if is_first else stays
+    dataset = "" if task == "sorter" else _dataset(name, tags, challenger, champion)
+    data = folder / "data" / dataset
+    val = data / "val.parquet"
+    if not (data / "gate.parquet").is_file() and val.is_file() and FOLD in columns_of(val):
+        by_hand = f"choose by hand: {_by_hand(name)}"
+        reason = f"no rows judge: {data.name} has folds, which train on all rows, but no gate split; {by_hand}"
+        return replace(stays, reason=reason)
 
-    decision, evidence = _compare(stays, tags, params, folder)
+    judged = params.judged_of(task, dataset)
+    decision, evidence = _compare(stays, task, data, judged, params)
     if decision.promoted and not over_person and registry.chosen_by_person(client, model):
         objection = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
         decision = replace(decision, promoted=False, reason=f"{decision.reason}; but {objection}")
-    _carry_out(client, decision, evidence, params)
+    _carry_out(client, decision, evidence, judged)
     return decision
 
 
-def _decide_first(client: mlflow.MlflowClient, stays: Decision, params: Settings, folder: Path) -> Decision:
+def _runs_of(tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the run that made each version, by number, from the tags of versions."""
+    return {number: of_version["run"] for number, of_version in tags.items() if "run" in of_version}
+
+
+def _decide_first(client: mlflow.MlflowClient, stays: Decision, task: str, params: Settings, folder: Path) -> Decision:
     """Compare the first champion, the best of the first versions on validation, with the others on the gate split.
 
     The best of those that are significantly better, Bonferroni-corrected for their number, becomes champion. Validation
@@ -163,74 +168,67 @@ def _decide_first(client: mlflow.MlflowClient, stays: Decision, params: Settings
     name, champion = stays.model, str(stays.champion)
     tags = {number: client.get_model_version(name, number).tags for number in registry.versions(client, name)}
     about = tags[champion]
-    newest = {}
+    dataset, newest = about.get("dataset"), dict[str, str]()
     for number, of_version in tags.items():
-        if of_version.get("dataset") == about.get("dataset") and of_version.get("run") != about.get("run"):
-            newest[of_version.get("run")] = number
-    others = [number for run, number in newest.items() if run in params.runs]
-    dataset = about.get("dataset")
+        run = of_version.get("run", "")
+        if run in params.runs and run != about.get("run") and of_version.get("dataset") == dataset:
+            newest[run] = number
+    others = [*newest.values()]
     if not others or dataset is None:
         return replace(
             stays, reason=f"{stays.reason}; it was the first version, so there was nothing to compare it with"
         )
-    if not (folder / "data" / dataset / "gate.parquet").is_file():
+    data = folder / "data" / dataset
+    if not (data / "gate.parquet").is_file():
         return replace(
             stays, reason=f"{stays.reason}; {dataset} has no gate split that compares it with other versions"
         )
     if about.get(FIRST) == ",".join(others):
         return replace(stays, reason=f"{stays.reason}; none of the other first versions was better on {dataset}/gate")
 
-    decided, reasons = {}, {}
+    judged, better, reasons = params.judged_of(task, dataset), [], {}
     for number in others:
-        runs = {version: tags[version]["run"] for version in (number, champion) if "run" in tags[version]}
+        runs = _runs_of({version: tags[version] for version in (number, champion)})
         try:
             decision, evidence = _compare(
-                replace(stays, challenger=number, runs=runs), tags, params, folder, len(others)
+                replace(stays, challenger=number, runs=runs), task, data, judged, params, len(others)
             )
         except ValueError as error:
             reasons[number] = str(error)
             continue
-        metric = _judged_of(decision, tags, params).metric
-        gain = 0.0
-        if metric in decision.differences:
-            gain = _gain(decision.differences[metric], lower_is_better=evidence.lower_is_better[metric]).value
-        decided[number], reasons[number] = (decision, evidence, gain), decision.reason
-    better = [number for number, (decision, _, _) in decided.items() if decision.promoted]
+        reasons[number] = decision.reason
+        if decision.promoted:
+            gap = decision.differences[judged.metric]
+            gain = _gain(gap, lower_is_better=evidence.lower_is_better[judged.metric]).value
+            better.append((gain, decision, evidence))
     if not better:
         client.set_model_version_tag(name, champion, FIRST, ",".join(others))
         compared = "; ".join(f"version {number}: {reason}" for number, reason in reasons.items())
         return replace(stays, reason=f"the best on validation of {len(others) + 1} first versions; {compared}")
-    decision, evidence, _ = decided[max(better, key=lambda number: decided[number][2])]
-    _carry_out(client, decision, evidence, params)
+    _, decision, evidence = max(better, key=lambda entry: entry[0])
+    _carry_out(client, decision, evidence, judged)
     client.set_registered_model_alias(name, "challenger", str(decision.challenger))
     return decision
 
 
-def _judged_of(decision: Decision, tags: Mapping[str, Mapping[str, str]], params: Settings) -> Any:
-    """Return the gate's metric for a model, and what it guards."""
-    task = _task_of(decision.model, params)
-    if task == "sorter":
-        return params.judged_of(task)
-    return params.judged_of(task, _dataset(decision.model, tags, str(decision.challenger), str(decision.champion)))
-
-
 def _compare(
-    stays: Decision, tags: Mapping[str, Mapping[str, str]], params: Settings, folder: Path, tests: int = 1
+    stays: Decision, task: str, data: Path, judged: Judged, params: Settings, tests: int = 1
 ) -> tuple[Decision, Evidence]:
     """Compare a challenger with the champion; return whether it is better, and the evidence. Nothing is written.
 
     Args:
         stays: the decision without a comparison, with both versions.
-        tags: of versions, by number.
-        params, folder: see `decide_all`.
+        task: the task of both, or `sorter`.
+        data: the folder of the dataset on which both were trained; not used for sorters.
+        judged: the gate's metric for the model, and what it guards.
+        params: see `decide_all`.
         tests: the number of challengers, by which intervals are corrected.
     """
     name, numbers, gate = stays.model, (str(stays.challenger), str(stays.champion)), params.gate
-    task, judged = _task_of(name, params), _judged_of(stays, tags, params)
     if task == "sorter":
         evidence = _judge_sorters(name, numbers, params)
     else:
-        evidence = _judge(name, numbers, task, folder / "data" / _dataset(name, tags, *numbers), params, judged)
+        evidence = _judge(name, numbers, task, data, params, judged)
     gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name, tests=tests)
     better, reason = verdict(gaps, judged, gate, evidence.lower_is_better)
     if better and judged.slice_tolerance is not None:
@@ -243,15 +241,14 @@ def _compare(
     return replace(stays, promoted=better, reason=reason, differences=gaps), evidence
 
 
-def _carry_out(client: mlflow.MlflowClient, decision: Decision, evidence: Evidence, params: Settings) -> None:
+def _carry_out(client: mlflow.MlflowClient, decision: Decision, evidence: Evidence, judged: Judged) -> None:
     """Write a decision to the registry, and promote the challenger if it is better."""
-    name, challenger, champion = decision.model, str(decision.challenger), decision.champion
-    if registry.holder(registry.model_of(client, name), "champion") != champion:
+    name = decision.model
+    if registry.holder(registry.model_of(client, name), "champion") != decision.champion:
         raise ValueError(f"{name}: its champion changed while it was judged; nothing was promoted: try again")
-    tags = {number: client.get_model_version(name, number).tags for number in (challenger, str(champion))}
-    _write_down(client, decision, _judged_of(decision, tags, params), evidence)
+    _write_down(client, decision, judged, evidence)
     if decision.promoted:
-        registry.set_champion(client, name, challenger, by="gate")
+        registry.set_champion(client, name, str(decision.challenger), by="gate")
 
 
 def _too_few(evidence: Evidence, gap: Row, judged: Any) -> str:
@@ -344,7 +341,7 @@ def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: S
     pairs = []
     if judged.slice_tolerance is not None:
         ours, theirs = (slices.statistics(judge, judged.metric, table, file) for table in tables)
-        for name_of_slice in sorted(ours.keys() & theirs.keys()):
+        for name_of_slice in sorted(ours):  # of the same rows, so both have the same slices
             pairs.append(SlicePair(name_of_slice, *ours[name_of_slice], theirs[name_of_slice][1]))
     lower_is_better = {metric.name: metric.lower_is_better for metric in judge.all_metrics()}
     unit = "groups" if judge.group_of(tables[0]) is not None else "queries" if judge.reads.lists else "rows"

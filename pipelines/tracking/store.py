@@ -152,13 +152,10 @@ def answering(doing: str = "") -> Generator[None]:
             raise _refused(error) from error
         if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
             raise ValueError(first_line(error)) from error
-        raise ServerUnreachable(f"the MLflow store failed{f' {doing}' if doing else ''}: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    if any(FULL in str(cause) for cause in _causes(error)):  # MLflow's own message does not give this reason
-        return f"{FULL}, for TMPDIR or for the store's files"
-    return first_line(error)
+        reason = first_line(error)
+        if any(FULL in str(cause) for cause in _causes(error)):  # MLflow's own message does not give this reason
+            reason = f"{FULL}, for TMPDIR or for the store's files"
+        raise ServerUnreachable(f"the MLflow store failed{f' {doing}' if doing else ''}: {reason}") from error
 
 
 def _refused(error: Exception) -> CredentialsRefused:
@@ -170,17 +167,11 @@ def _refused(error: Exception) -> CredentialsRefused:
 
 def refuse_unreachable(error: BaseException) -> None:
     """Raise ServerUnreachable if an error, or one of its causes, is about the server or the connection."""
-    if _is_unreachable(error):
-        raise ServerUnreachable(f"the MLflow store failed: {first_line(error)}") from error
-
-
-def _is_unreachable(error: BaseException) -> bool:
     for cause in _causes(error):
-        if isinstance(cause, requests.HTTPError):
-            return cause.response is not None and cause.response.status_code >= 500
+        if isinstance(cause, requests.HTTPError) and (cause.response is None or cause.response.status_code < 500):
+            return  # the server answered
         if isinstance(cause, (requests.RequestException, ConnectionError, TimeoutError)):
-            return True
-    return False
+            raise ServerUnreachable(f"the MLflow store failed: {first_line(error)}") from error
 
 
 def _causes(error: BaseException | None) -> Generator[BaseException]:

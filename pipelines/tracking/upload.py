@@ -313,7 +313,7 @@ def _set_aliases(client: mlflow.MlflowClient, name: str, candidates: list[tuple[
     model = registry.model_of(client, name)
     _, best, _ = max(candidates)
     # For a known set of versions, the alias stays: a person may have moved it, or a retraining in a clone.
-    compared = sha256(json.dumps(sorted(key for *_, key in candidates)).encode()).hexdigest()[:16]
+    compared = key_of(*sorted(key for *_, key in candidates))[:16]
     known = [*filter(None, model.tags.get(COMPARED, "").split(","))]
     if compared not in known:
         client.set_registered_model_alias(name, "challenger", str(best))

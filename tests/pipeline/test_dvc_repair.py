@@ -133,8 +133,8 @@ class TestRepro:
     def test_without_words_all_other_stages_run_and_then_publish_in_any_case_unless_one_failed(
         self, begin, capsys, exit_status
     ):
-        status.failed("before", "", "another day", 1)
-        status.failed("a", "x", "no rows", 1)
+        status.failed("before", "another day", 1)
+        status.failed("a@x", "no rows", 1)
         Path(status.FOLDER / "a@x.json").rename("failed.json")
         then = f"[ $# = 4 ] || exit 0\nmkdir -p {status.FOLDER}\ncp failed.json {status.FOLDER}"
         ended = begin(f"{then}\nexit {exit_status}").exception()

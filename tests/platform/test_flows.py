@@ -96,14 +96,14 @@ class TestCommands:
     )
     def test_why_a_stage_failed_is_what_its_status_file_says(self, tmp_path, monkeypatch, error, exit_status, kind):
         monkeypatch.chdir(tmp_path)
-        status.began("train", "a")
+        status.began("train@a")
         if error is not None:
-            status.failed("train", "a", error, exit_status)
+            status.failed("train@a", error, exit_status)
         with pytest.raises(CommandFailed) as failure:
             Commands().run_stage(sys.executable, "-c", "import sys; sys.exit(255)", stage="train@a", folder=tmp_path)
         assert failure.type is kind
         assert str(failure.value) == f"train@a: {error or 'it was killed'}"
-        status.succeeded("train", "a")
+        status.succeeded("train@a")
         assert status.read(tmp_path, "train@a") is None
 
     def test_stopping_ends_what_runs_with_its_children_and_starts_no_more(self, tmp_path):
