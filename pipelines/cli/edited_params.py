@@ -46,6 +46,9 @@ def write(params: Path, blocks: dict[str, Any], *, keep: bool, replace: bool = F
     """
     yaml = round_trip()
     values: Any = read(params, yaml)
+    for block in ("datasets", "sorters", "runs", "comparisons", "gate"):  # the check below names what else is missing
+        values.setdefault(block, CommentedMap())
+    values["gate"].setdefault("judged", CommentedMap())
     comments = _comments_behind(values)
     datasets = []
     for name, dataset in values["datasets"].items():

@@ -46,9 +46,11 @@ def _watched(params: Settings, folder: Path):
     ended = threading.Event()
     watching = threading.Thread(target=watch, args=(params, folder / ".checkpoints", ended), daemon=True)
     watching.start()
-    yield
-    ended.set()
-    watching.join(timeout=60)
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join(timeout=60)
 
 
 def run_stages(folder: Path, params: Settings, commands: Commands, targets: Collection[str]) -> None:
