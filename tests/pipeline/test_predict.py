@@ -330,7 +330,6 @@ def test_documents_in_lists_get_the_scores_of_rows_of_their_own(workspace, capsy
             "row 2: .*in row 1",
         ),
         ("a.jsonl", '{"query": "a", "passage": []}\n', "query a: .*is empty, expected at least one document"),
-        ("a.jsonl", '{"query": "a", "passage": ["pay"], "docid": ["b", "c"]}\n', "query a: lists of different lengths"),
     ],
 )
 def test_lists_of_documents_that_cannot_be_read_are_named(workspace, reranker, file, contents, message):

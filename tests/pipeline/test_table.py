@@ -186,7 +186,6 @@ def cut(raw):
 
 BAD = {
     "labels as a list in text": (csv_with({(7, "tags"): "['cat', 'dog']"}), {}, ["row 7", "list written as text"]),
-    "an index too large": (svm(*["1 qid:1 1000000:1"] * 20), SVM, ["a.txt", "row 17", "number the features from 1"]),
     "a word as qid": (svm("1 qid:q1 1:2"), SVM, ["a.txt", "row 1", "the qid 'q1'"]),
     "no such file": (lambda raw: None, {"file": "fotos.csv"}, ["fotos.csv", "photos.csv"]),
     "no such column": (lambda raw: None, {"labels": "tag"}, ["photos.csv", "'tag'", "did you mean tags"]),
@@ -236,7 +235,6 @@ def test_bad_input_is_refused_by_its_place(raw, fault):
 @pytest.mark.parametrize(
     ("options", "expected_words"),
     [
-        ({"labels": None}, "the truth is none"),
         ({"image": None}, "the input is none"),
         ({"text": "tags"}, "image and text"),
         ({"relevance": "price", "labels": None}, "group"),
