@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from pipelines.config.plan import merged
 from rankgrad.io import results
 
 from conftest import encoded, smooth  # isort: skip
@@ -82,14 +81,6 @@ def changed(project) -> set[str]:
     return set(json.loads(project.run("dvc status --json")))
 
 
-def change(project, changes: dict, *, without: str) -> None:
-    """Put changes into the project's params, and take a run out."""
-    path = project.folder / "params.yaml"
-    values = merged(YAML(typ="safe").load(path), changes)
-    del values["runs"][without]
-    YAML().dump(values, path)
-
-
 def edit(project, *files: str, code: str = "# a comment") -> None:
     for file in files:
         with (project.folder / "src/rankgrad" / file).open("a") as source:
@@ -129,7 +120,11 @@ def test_code_makes_stale_what_it_changes_and_a_new_component_and_comments_nothi
 
 
 def test_an_option_reruns_what_it_changes_and_a_run_that_is_gone_is_set_aside(project):
-    change(project, {"runs": {"voc": {"training": {"finetune": {"shift": 1}}}}}, without=RETRIEVAL)
+    path = project.folder / "params.yaml"
+    params = YAML(typ="safe").load(path)
+    params["runs"]["voc"]["training"]["finetune"]["shift"] = 1
+    del params["runs"][RETRIEVAL]
+    YAML().dump(params, path)
     output = project.run("dvc repro report")
     assert {*ran(output)} == {"code", "check", "train@voc", "evaluate@voc", "compare", "report"}
     gone, aside = project.folder / "models/runs" / RETRIEVAL, project.folder / ".leftovers"

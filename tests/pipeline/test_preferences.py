@@ -1,7 +1,6 @@
 """Preferences, and texts that are read or searched together with their query: tables, models of them, answers."""
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -131,19 +130,23 @@ def test_vectors_may_be_preferred_and_equal_rows_are_in_one_split(tmp_path):
             assert homes.setdefault(json.dumps(row["features"]), name) == name
 
 
-def test_the_answer_for_a_preference_has_its_prompt(raw):
-    about = {"kind": "text_pair"} | Table(**WIDE, group="prompt").reading
-    row = next(rows.read([raw / "wide.jsonl"], {"task": "query_ranking", "input": about}, Roles()))
-    assert row.group == {"prompt": "what is 0 like"}
-
-
-def test_several_answers_to_a_prompt_have_a_row_each(tmp_path):
+def test_an_answer_has_its_prompt_and_several_answers_to_a_prompt_have_a_row_each(raw):
     recipe = {"task": "query_ranking", "input": {"kind": "text_pair"} | Table(**WIDE, group="prompt").reading}
-    first, second = WIDE["text_pair"]
+    row = next(rows.read([raw / "wide.jsonl"], recipe, Roles()))
+    assert row.group == {"prompt": "what is 0 like"}
     for answers, documents in ((["x", "y", "z"], [1, 2, 3]), ("x", None)):
-        (tmp_path / "best.jsonl").write_text(json.dumps({first: "a b", second: answers}))
-        [row] = rows.read([tmp_path / "best.jsonl"], recipe, Roles())
+        (raw / "best.jsonl").write_text(json.dumps({"prompt": "a b", "chosen": answers}))
+        [row] = rows.read([raw / "best.jsonl"], recipe, Roles())
         assert (row.documents and [*row.documents]) == documents
+
+
+def finished(scores, relevance, monkeypatch, weight=None) -> SimpleNamespace:
+    """Return a network of preferences, which gives these scores, after its training."""
+    network = SimpleNamespace(recipe={"input": {"rejected": "loser"}}, eval=lambda: None)
+    monkeypatch.setattr(QueryRanking, "scores", lambda *_: scores)
+    pairs = torch.full((len(scores) // 2,), 2)
+    QueryRanking().finish(network, Split(of_strings(["a"] * len(scores)), relevance, pairs, weight=weight))
+    return network
 
 
 def test_probabilities_of_preferences_are_as_sure_as_validation_was_right(monkeypatch):
@@ -151,12 +154,9 @@ def test_probabilities_of_preferences_are_as_sure_as_validation_was_right(monkey
     margins = draws.normal(0, 1, 4000)
     chosen = draws.random(4000) < 1 / (1 + np.exp(-margins))
     relevance = torch.tensor(np.stack([chosen, ~chosen], 1).flatten(), dtype=torch.float32)
-    val = Split(of_strings(["a"] * 8000), relevance, torch.full((4000,), 2))
-    network = SimpleNamespace(recipe={"input": {"rejected": "loser"}}, eval=lambda: None)
     for stretched in (1.0, 5.0):  # a network that is five times too sure
         scores = torch.tensor(np.stack([stretched * margins, np.zeros(4000)], 1).flatten())
-        monkeypatch.setattr(QueryRanking, "scores", lambda *_, scores=scores: scores)
-        QueryRanking().finish(network, val)
+        network = finished(scores, relevance, monkeypatch)
         assert network.recipe["preference_scale"] == pytest.approx(1 / stretched, rel=0.1)
         scaled = scores * network.recipe["preference_scale"]
         monkeypatch.setattr(QueryRanking, "scores", lambda *_, scores=scaled: scores)
@@ -265,13 +265,10 @@ def test_a_gallery_leaves_out_what_it_cannot_read_and_says_so(tmp_path, caplog):
 
 def test_the_scale_of_probabilities_follows_the_weights_of_pairs(monkeypatch):
     scores = torch.tensor([2.0, 0, 2, 0, 0, 2]).double()  # two right pairs, and one wrong one
-    monkeypatch.setattr(QueryRanking, "scores", lambda *_: scores)
     scales = []
     for of_wrong in (0.1, 1.0):
-        val = Split(of_strings(["a"] * 6), torch.tensor([1.0, 0] * 3), torch.full((3,), 2))
-        val = replace(val, weight=torch.tensor([1.0, 1.0, of_wrong]))
-        network = SimpleNamespace(recipe={"input": {"rejected": "loser"}}, eval=lambda: None)
-        QueryRanking().finish(network, val)
+        weight = torch.tensor([1.0, 1.0, of_wrong])
+        network = finished(scores, torch.tensor([1.0, 0] * 3), monkeypatch, weight)
         scales.append(network.recipe["preference_scale"])
     assert scales[0] > 1.5 * scales[1]
 

@@ -26,10 +26,6 @@ def empty(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def files(folder: Path) -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty, capsys):
     (empty / ".checkpoints").mkdir()
     (empty / "dvc.lock").write_text("schema: '2.0'\nsta")  # of a run that was killed
@@ -43,8 +39,9 @@ def test_two_losses_stand_side_by_side_and_nothing_else_is_written(empty, capsys
     values = [float(value) for value in re.findall(r"\d\.\d{3}", row)]
     for value, low, high in (values[:3], values[3:]):
         assert 0 <= low <= value <= high <= 1
-    models = {path for path in files(empty) if path.startswith("reports/quickstart/")}
-    assert files(empty) - models == {"dvc.lock", "reports/quickstart.png", "reports/quickstart-picture.png"}
+    files = {path.relative_to(empty).as_posix() for path in empty.rglob("*") if path.is_file()}
+    models = {file for file in files if file.startswith("reports/quickstart/")}
+    assert files - models == {"dvc.lock", "reports/quickstart.png", "reports/quickstart-picture.png"}
     assert list(load_rankers()) == ["RLSEP", "Cross-entropy"]  # the demo shows both
     with Image.open("reports/quickstart.png") as sheet:
         assert min(sheet.size) > 1000

@@ -36,7 +36,7 @@ def project(tmp_path, monkeypatch):
     """A folder with clips of noise, in which stages can be called; gives params with changes put in."""
     clips = tmp_path / "data/clips"
     clips.mkdir(parents=True)
-    written("score_ranking", "frames", clips, rows=12)
+    written("score_ranking", "frames", clips)
     shutil.copyfile(clips / "val.parquet", clips / "test.parquet")
     monkeypatch.chdir(tmp_path)
     return lambda **changes: check_shapes(merged(params_of(SHARED | {"runs": {"mine": RUN}}), changes))

@@ -169,7 +169,6 @@ BEIR = {"query-id": IDS["query_id"], "corpus-id": range(ROWS), "score": 1}
     ("columns", "words"),
     [
         (PAIRS, {}),
-        (PAIRS, {"task": "search"}),
         (PAIRS | NUMBERS | {"more": ["a"] * ROWS}, {"named": {"text": "passage_id", "target": "query"}}),
         (PAIRS | {"grade": [row % 3 for row in range(ROWS)]}, {}),
         (IDS, {}),

@@ -98,10 +98,10 @@ def test_a_second_process_of_a_stage_does_nothing_and_ends_with_a_status_that_fl
     assert Path("ran").exists()
 
 
-def begun(name: str = "label_ranking-rlsep", **params: float) -> Path:
+def begun(**params: float) -> Path:
     """A training's folder after an epoch."""
-    inputs = list(Path().glob("*.parquet"))
-    folder = checkpoint_folder(load(ROOT / "params.yaml"), "train", name, settings=params, inputs=inputs)
+    known, inputs = load(ROOT / "params.yaml"), list(Path().glob("*.parquet"))
+    folder = checkpoint_folder(known, "train", "label_ranking-rlsep", settings=params, inputs=inputs)
     (folder / "epoch-0001").mkdir(parents=True, exist_ok=True)
     return folder
 

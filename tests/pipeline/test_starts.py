@@ -21,8 +21,8 @@ WORDS = {"name": "words", "args": {"size": 8, "word_size": 4}}
 ENCODER = {"name": "transformer", "args": {}}
 
 
-def network_of(backbone: dict = CONVNET, *, seed: int = 0, head: str = "linear") -> nn.Module:
-    return build("models", "network", {"backbone": backbone, "head": {"name": head}}, seed=seed, outputs=1)
+def network_of(backbone: dict = CONVNET, *, seed: int = 0) -> nn.Module:
+    return build("models", "network", {"backbone": backbone, "head": {"name": "linear"}}, seed=seed, outputs=1)
 
 
 @pytest.fixture

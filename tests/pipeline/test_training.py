@@ -169,7 +169,6 @@ def test_batches_are_cut_to_whole_groups_and_others_are_left_out_each_time(gener
     ("schedule", "expected"),
     [
         ({"name": "constant"}, [0.05, 0.05, 0.05, 0.05]),
-        ({"name": "step", "factor": 0.5, "every_epochs": 2}, [0.05, 0.05, 0.025, 0.025]),
         ({"name": "step", "factor": 0.5, "every_epochs": 0.05}, [0.05 * 2.0**-n for n in (15, 35, 55, 75)]),
         ({"name": "cosine"}, [0.025 * (1 + math.cos(math.pi * (epoch - 0.25) / 4)) for epoch in (1, 2, 3, 4)]),
         ({"name": "cosine", "warm_up_epochs": 2}, [0.01875, 0.04375, 0.025 * 1.3826834, 0.025 * 0.0761205]),

@@ -10,8 +10,6 @@ from rankgrad import __version__
 
 from conftest import ROOT, done, git  # isort: skip
 
-README = ROOT / "README.md"
-DEPLOYED = ("kubernetes/job-template.json", "kubernetes/kustomization.yaml")
 BUILT = "import sys; from hatchling import build; print(getattr(build, sys.argv[1])(sys.argv[2]))"
 
 
@@ -28,15 +26,17 @@ def test_a_wheel_built_from_the_source_distribution_has_the_package_as_git_has_i
         file.extractall(tmp_path / "installed")
     assert packed == {name for name in kept if (ROOT / "src" / name).exists()}
     # Its dependencies are here, and nothing else of the checkout.
-    ((example, answer),) = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", README.read_text(), re.DOTALL)
+    readme = (ROOT / "README.md").read_text()
+    ((example, answer),) = re.findall(r"```python\n(.*?)```\n```\n(.*?)```", readme, re.DOTALL)
     example += "import importlib.metadata; print(rankgrad.__file__, importlib.metadata.version('rankgrad'))"
     printed = done(sys.executable, "-c", f"import rankgrad\n{example}", PYTHONPATH=str(tmp_path / "installed"))
     assert printed == f"{answer}{tmp_path}/installed/rankgrad/__init__.py {__version__}"
 
 
-@pytest.mark.parametrize(
-    "path", ["README.md", "CITATION.cff", "compose.yaml", *(f"deploy/{file}" for file in DEPLOYED)]
-)
+KUBERNETES = ("deploy/kubernetes/job-template.json", "deploy/kubernetes/kustomization.yaml")
+
+
+@pytest.mark.parametrize("path", ["README.md", "CITATION.cff", "compose.yaml", *KUBERNETES])
 def test_one_version_stands_everywhere(path):
     versions = re.findall(
         r"(?:^version: |rankgrad:|newTag: |^`rankgrad` )(\d[\w.]*)", (ROOT / path).read_text(), re.MULTILINE

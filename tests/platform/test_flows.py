@@ -139,9 +139,9 @@ def dvc_remote(folder: Path, name: str, url: str, *, file: str = "config.local")
 
 
 @pytest.fixture(scope="module")
-def templates(tmp_path_factory) -> Path:
-    """A project at snapshot 1 of a stage that makes data of a snapshot: `bare` before it was run, `project` after."""
-    folder = tmp_path_factory.mktemp("templates") / "bare"
+def template(tmp_path_factory) -> Path:
+    """A project after it has made the data of snapshot 1."""
+    folder = tmp_path_factory.mktemp("template")
     (folder / "data/raw/mnist").mkdir(parents=True)
     (folder / "params.yaml").write_text("# sizes\ndata: {snapshot: 1, growth: 0.1}  # of rows\n")
     (folder / "dvc.yaml").write_text(
@@ -151,21 +151,14 @@ def templates(tmp_path_factory) -> Path:
     (folder / ".gitignore").write_text("/data/raw/*\n!/data/raw/mnist/\n/data/raw/mnist/*\n!*.md\n/.retrain/\n")
     sh(folder, "git init -q -b main && git config user.name a && git config user.email a@b")
     Repo.init(str(folder)).close()
-    sh(folder, "git add -A && git commit -qm start")
-    shutil.copytree(folder, folder.with_name("project"))
-    repro(folder.with_name("project"))
-    sh(folder.with_name("project"), "git add -A && git commit -qm main")
-    return folder.parent
+    repro(folder)
+    sh(folder, "git add -A && git commit -qm main")
+    return folder
 
 
 @pytest.fixture
-def bare(tmp_path, templates) -> Path:
-    return Path(shutil.copytree(templates / "bare", tmp_path / "my project é", symlinks=True))
-
-
-@pytest.fixture
-def project(tmp_path, templates) -> Path:
-    return Path(shutil.copytree(templates / "project", tmp_path / "my project é", symlinks=True))
+def project(tmp_path, template) -> Path:
+    return Path(shutil.copytree(template, tmp_path / "my project é", symlinks=True))
 
 
 def snapshot(folder: Path, revision: str = "HEAD") -> int:
@@ -253,19 +246,19 @@ class TestCheckout:
             ("git checkout -qb retrain/x && echo 'data:' > params.yaml && git commit -qam x", "retrain/x"),
         ],
     )  # fmt: skip
-    def test_a_project_that_could_not_be_retrained_is_refused_before_it_is(self, bare, before, place):
-        sh(bare, f"{before} && git checkout -q main")
-        with pytest.raises(ValueError, match=place), fresh_checkout(bare, advance=True):
+    def test_a_project_that_could_not_be_retrained_is_refused_before_it_is(self, project, before, place):
+        sh(project, f"{before} && git checkout -q main")
+        with pytest.raises(ValueError, match=place), fresh_checkout(project, advance=True):
             pass
 
-    def test_within_a_hook_of_git_the_projects_own_repository_stays_as_it_is(self, bare, monkeypatch):
-        before = sh(bare, "git rev-parse HEAD && git status --porcelain")
-        monkeypatch.setenv("GIT_DIR", str(bare / ".git"))
-        monkeypatch.setenv("GIT_INDEX_FILE", str(bare / ".git/index"))
-        with fresh_checkout(bare, advance=True) as (folder, number):
+    def test_within_a_hook_of_git_the_projects_own_repository_stays_as_it_is(self, project, monkeypatch):
+        before = sh(project, "git rev-parse HEAD && git status --porcelain")
+        monkeypatch.setenv("GIT_DIR", str(project / ".git"))
+        monkeypatch.setenv("GIT_INDEX_FILE", str(project / ".git/index"))
+        with fresh_checkout(project, advance=True) as (folder, number):
             assert number == snapshot(folder) == 2
         monkeypatch.undo()
-        assert sh(bare, "git rev-parse HEAD && git status --porcelain") == before
+        assert sh(project, "git rev-parse HEAD && git status --porcelain") == before
 
     def test_two_at_once_are_refused(self, project):
         (project / ".retrain").mkdir()

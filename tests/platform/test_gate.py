@@ -57,10 +57,11 @@ def sorter(name: str, steepness: float = 1.0, *, kind: str = "handcrafted", **op
     publish([Run(name, "tests", name, version=Version(SORTER, Path("made") / name))])
 
 
-def regressor(name: str, seed: int, write=None) -> None:
+def regressor(name: str, seed: int, model: str = NETWORK, **options) -> Run:
+    """A run with a version of a network; that of seed 1 is the best there can be."""
     save_model(Path("made") / name, small_network("score_ranking", "features", seed=seed))
-    version = Version(NETWORK, Path("made") / name, write=write)
-    publish([Run(name, "tests", name, tags={"dataset": "clips"}, version=version)])
+    version = Version(model, Path("made") / name, **options)
+    return Run(name, "tests", name, tags={"dataset": "clips"}, version=version)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def template(tmp_path_factory, _empty_store) -> Path:
     folder = tmp_path_factory.mktemp("published")
     with store_in(folder, _empty_store):
         features = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
-        with torch.no_grad():  # the network of seed 1 is the best there can be
+        with torch.no_grad():
             scores = small_network("score_ranking", "features", seed=1)(features).squeeze(1)
         table = pa.table({"features": features.tolist(), "target": scores.numpy()})
         Path("data/clips").mkdir(parents=True)
@@ -77,8 +78,8 @@ def template(tmp_path_factory, _empty_store) -> Path:
             pq.write_table(rows, f"data/clips/{split}.parquet")
         sorter("flat", 1.0)
         sorter("steep", 50.0)
-        regressor("knows some", 2, partial(write_known, known_rows(Path("data/clips"))))
-        regressor("best", 1)
+        publish([regressor("knows some", 2, write=partial(write_known, known_rows(Path("data/clips"))))])
+        publish([regressor("best", 1)])
         Path("mlflow.db").rename("template.db")  # so that copies of it may name the files here
     return folder
 
@@ -406,34 +407,33 @@ def test_models_of_other_classes_are_not_judged(now, message):
         gate.require_classes("m version 1", ["a", "b"], now)
 
 
+FIRST = "score_ranking-clips"
+
+
+def decide_first(runs: list[Run]) -> gate.Decision:
+    """Decide on the model that these runs were the first to make, and whose champion is the best on validation."""
+    judged = {"runs": dict.fromkeys((run.name for run in runs), PARAMS.runs["mine"]), "model_of": lambda run: FIRST}
+    (decision,) = gate.decide_all([FIRST], SimpleNamespace(**vars(PARAMS) | judged))
+    return decision
+
+
 def test_the_first_champion_is_compared_with_the_other_first_versions(published):
-    model, runs = "score_ranking-clips", []
-    for name, seed, quality in (("worse", 2, 1.0), ("best", 1, 0.5)):  # validation was wrong
-        save_model(Path("made") / name, small_network("score_ranking", "features", seed=seed))
-        version = Version(model, Path("made") / name, quality=quality)
-        runs.append(Run(name, "tests", name, tags={"dataset": "clips"}, version=version))
+    runs = [regressor("worse", 2, FIRST, quality=1.0), regressor("best", 1, FIRST, quality=0.5)]  # validation was wrong
     publish(runs)
-    task = SimpleNamespace(task="score_ranking")
-    params = SimpleNamespace(**vars(PARAMS) | {"runs": {"worse": task, "best": task}, "model_of": lambda run: model})
-    decisions = [gate.decide_all([model], params)[0] for _ in range(2)]
+    decisions = [decide_first(runs) for _ in range(2)]
     assert [decision.promoted for decision in decisions] == [True, False]
     assert decisions[0].runs == {decisions[0].champion: "worse", decisions[0].challenger: "best"}
-    assert champion(published, model) == decisions[0].challenger == decisions[1].champion
-    gate.choose(model, decisions[0].champion)  # the gate leaves a person's choice alone
-    assert not gate.decide_all([model], params)[0].promoted
-    assert champion(published, model) == decisions[0].champion
+    assert champion(published, FIRST) == decisions[0].challenger == decisions[1].champion
+    gate.choose(FIRST, decisions[0].champion)  # the gate leaves a person's choice alone
+    assert not decide_first(runs).promoted
+    assert champion(published, FIRST) == decisions[0].champion
 
 
 def test_a_first_version_that_is_lost_or_not_better_is_told_and_the_champion_stays(published, monkeypatch):
-    model, runs = "score_ranking-clips", []
-    for name, seed in (("best", 1), ("lost", 2), ("worse", 3)):
-        save_model(Path("made") / name, small_network("score_ranking", "features", seed=seed))
-        version = Version(model, Path("made") / name, quality=1.0 - seed)
-        runs.append(Run(name, "tests", name, tags={"dataset": "clips"}, version=version))
+    runs = [regressor(name, seed, FIRST, quality=1.0 - seed) for name, seed in (("best", 1), ("lost", 2), ("worse", 3))]
     publish(runs)
-    task, number = SimpleNamespace(task="score_ranking"), champion(published, model)
-    params = vars(PARAMS) | {"runs": dict.fromkeys(("best", "lost", "worse"), task), "model_of": lambda run: model}
-    versions = published.search_model_versions(f"name='{model}'")
+    number = champion(published, FIRST)
+    versions = published.search_model_versions(f"name='{FIRST}'")
     number_of = {version.tags["run"]: str(version.version) for version in versions}
     weights_of = gate.registry.weights_of
 
@@ -443,9 +443,8 @@ def test_a_first_version_that_is_lost_or_not_better_is_told_and_the_champion_sta
         return weights_of(address, folder)
 
     monkeypatch.setattr(gate.registry, "weights_of", some_are_lost)
-    (decision,) = gate.decide_all([model], SimpleNamespace(**params))
-    assert (decision.promoted, champion(published, model)) == (False, number)
+    decision = decide_first(runs)
+    assert (decision.promoted, champion(published, FIRST)) == (False, number)
     assert f"version {number_of['worse']}: spearman" in decision.reason
-    assert f"{model} version {number_of['lost']} cannot be judged" in decision.reason
-    (again,) = gate.decide_all([model], SimpleNamespace(**params))
-    assert "none of the other first versions" in again.reason
+    assert f"{FIRST} version {number_of['lost']} cannot be judged" in decision.reason
+    assert "none of the other first versions" in decide_first(runs).reason

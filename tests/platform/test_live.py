@@ -25,10 +25,10 @@ def train(folder: Path, epochs: int) -> None:
 
 
 @contextmanager
-def watching(folder: Path = KEPT, **options: float) -> Iterator[None]:
+def watching(**options: float) -> Iterator[None]:
     """Watch in a thread; it looks once more when that ends."""
     ended = threading.Event()
-    thread = threading.Thread(target=watch, args=(PARAMS, folder, ended), kwargs=options)
+    thread = threading.Thread(target=watch, args=(PARAMS, KEPT, ended), kwargs=options)
     thread.start()
     try:
         yield
@@ -37,8 +37,8 @@ def watching(folder: Path = KEPT, **options: float) -> Iterator[None]:
         thread.join(60)
 
 
-def look(folder: Path = KEPT) -> None:
-    with watching(folder):
+def look() -> None:
+    with watching():
         pass
 
 

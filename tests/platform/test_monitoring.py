@@ -41,11 +41,9 @@ SCENES = RankedMnist(
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory):
+def scenes():
     """Draws scenes, all of the training digits: both sides of a comparison must be able to draw the same."""
-    folder = tmp_path_factory.mktemp("digits")
-    pq.write_table(digits.table(digits.load(SUBSET, "train")), folder / "train.parquet")
-    glyphs = digits.load(folder, "train")
+    glyphs = digits.load(SUBSET, "train")
 
     def draw(rows: int, use: int, **options) -> pa.Table:
         dataset = RankedMnist(**vars(SCENES) | {"seed": use} | options)

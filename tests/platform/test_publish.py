@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.config import load
+from pipelines.config import Settings, load
 from pipelines.running.history import keep_times
 from pipelines.stages.publish import main
 from pipelines.tracking import gate, registry
@@ -188,12 +188,16 @@ def test_killed_at_any_point_the_next_publishing_completes_it(store, call, times
     assert load_sorter(f"models:/{MODEL}@champion").steepness == 7.0
 
 
-def made_pipeline(params) -> None:
-    """What the stages of one run with two seeds, a trained sorter and one without weights leave, in files."""
+def made_pipeline() -> Settings:
+    """Params of one run with two seeds, a trained sorter and one without weights; what their stages leave, in files."""
+    params = load(ROOT / "params.yaml")
+    runs = {"memorability-mse": params.runs["memorability-mse"].model_copy(update={"seeds": [1, 2]})}
+    sorters = {key: params.sorters[key] for key in ("lstm", "laplace")}
+    benchmark = dict.fromkeys(sorters, "sodeep")
     files = {"data/clips/train.parquet": "2e", "models/runs/parent": "3d", "models/runs/none": "4c", "src/x.py": "5b"}
     deps = [{"path": path, "md5": md5} for path, md5 in files.items()]
     entry = {"outs": [{"path": "out", "md5": "1f"}], "deps": deps}
-    stages = [f"{stage}@{key}" for stage in ("pretrain", "benchmark_sorters") for key in params.sorters]
+    stages = [f"{stage}@{key}" for stage in ("pretrain", "benchmark_sorters") for key in sorters]
     stages += ["data@clips", "train@memorability-mse", "evaluate@memorability-mse"]
     history = "phase,epoch,loss,spearman,learning_rate,best\nprobe,1,0.5,0.2,0.1,1\nfinetune,2,0.25,0.4,0.1,1\n"
     by_seed = {1: 0.45, 2: 0.55}
@@ -226,27 +230,18 @@ def made_pipeline(params) -> None:
         path = Path("metrics") / f"{file}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         results.write(path, rows)
-
-
-@pytest.fixture
-def made():
-    """The params of what `made_pipeline` has made in the present folder."""
-    params = load(ROOT / "params.yaml")
-    runs = {"memorability-mse": params.runs["memorability-mse"].model_copy(update={"seeds": [1, 2]})}
-    sorters = {key: params.sorters[key] for key in ("lstm", "laplace")}
-    benchmark = dict.fromkeys(sorters, "sodeep")
     return params.model_copy(update={"runs": runs, "sorters": sorters, "benchmark_sorters": benchmark})
 
 
-def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
-    made_pipeline(made)
+def test_the_stage_sends_what_the_pipeline_made(store, capsys):
+    params = made_pipeline()
     for job, seconds in enumerate((2.0, 3.0)):
         used = Path(f".checkpoints/train/memorability-mse/digest/{job}/used.json")
         used.parent.mkdir(parents=True)
         used.write_text(json.dumps({"cpu_seconds": seconds, "peak_memory_mb": 100 * seconds}))
     times = {"all": (1000, 8500), "1": (1000, 2000), "2": (2000, 8500)}
     keep_times("train", "memorability-mse", Path("models/runs/memorability-mse"), times)
-    main(made)
+    main(params)
     assert "3 of 3 runs: sorter-lstm, sorter-laplace, memorability-mse" in capsys.readouterr().out
     runs = store.search_runs([experiment.experiment_id for experiment in store.search_experiments()])
     runs = {run.info.run_name: run for run in runs}
@@ -273,16 +268,16 @@ def test_the_stage_sends_what_the_pipeline_made(store, capsys, made):
     assert [model.name for model in store.search_registered_models()] == ["score_ranking-clips", "sorter-lstm"]
 
 
-def test_a_project_with_a_prefix_keeps_its_runs_and_champions_apart(store, made, monkeypatch):
-    made_pipeline(made)
+def test_a_project_with_a_prefix_keeps_its_runs_and_champions_apart(store, monkeypatch):
+    params = made_pipeline()
     monkeypatch.setenv("RANKGRAD_PREFIX", "shop-")
-    main(made, "memorability-mse")
+    main(params, "memorability-mse")
     assert store.get_model_version_by_alias("shop-score_ranking-clips", "champion").version == 1
     assert {experiment.name for experiment in store.search_experiments()} == {"Default", "shop-score_ranking"}
-    assert gate.models_of(made) == ["shop-sorter-lstm", "shop-score_ranking-clips"]
+    assert gate.models_of(params) == ["shop-sorter-lstm", "shop-score_ranking-clips"]
     monkeypatch.setenv("RANKGRAD_PREFIX", "shop/")
     with pytest.raises(ValueError, match="RANKGRAD_PREFIX is 'shop/', expected"):
-        main(made)
+        main(params)
 
 
 def test_without_an_entry_in_the_lock_there_is_nothing_to_publish(store):
@@ -293,9 +288,9 @@ def test_without_an_entry_in_the_lock_there_is_nothing_to_publish(store):
         main(params)
 
 
-def test_weights_are_not_published_with_metrics_or_params_of_others(store, made):
+def test_weights_are_not_published_with_metrics_or_params_of_others(store):
     """As where a run was trained anew and not evaluated, another branch has other results, or params are edited."""
-    made_pipeline(made)
+    params = made_pipeline()
     lock = json.loads(Path("dvc.lock").read_text())
     trained, evaluated = (lock["stages"][f"{stage}@memorability-mse"] for stage in ("train", "evaluate"))
     metrics, model = "metrics/runs/memorability-mse.csv", "models/runs/memorability-mse"
@@ -307,7 +302,7 @@ def test_weights_are_not_published_with_metrics_or_params_of_others(store, made)
         evaluated["deps"] = [{"path": model, "md5": evaluated_model}]
         evaluated["outs"] = [{"path": metrics, "md5": metrics_md5, "hash": "md5"}]
         Path("dvc.lock").write_text(json.dumps(lock))
-        main(made, "memorability-mse")
+        main(params, "memorability-mse")
 
     publish_with()
     for place, change in (
@@ -319,16 +314,16 @@ def test_weights_are_not_published_with_metrics_or_params_of_others(store, made)
 
 
 def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_checkout(
-    store, capsys, made, tmp_path, monkeypatch
+    store, capsys, tmp_path, monkeypatch
 ):
     copy = tmp_path / ".dvc/tmp/exps/copy"
     copy.mkdir(parents=True)
     monkeypatch.chdir(copy)
-    made_pipeline(made)
+    params = made_pipeline()
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     monkeypatch.setenv("DVC_EXP_NAME", "faster")
-    main(made)
+    main(params)
     assert "3 of 3 runs as experiment faster" in capsys.readouterr().out
     assert not list(copy.glob("ml*"))
     sent = store.search_runs([experiment.experiment_id for experiment in store.search_experiments()])
