@@ -122,7 +122,7 @@ class Ranker(SplitPhase):
         self.queries, self.val_queries = _queries(self.inputs, train), _queries(self.val_inputs, val)
         self.rows = len(train)
         self.lower_is_better = self.monitor == LOG_LOSS.name
-        if self.lower_is_better and not _are_pairs(val):
+        if self.lower_is_better and not bool((self.val_queries.sizes == 2).all()):
             raise ValueError(
                 f"monitor: {self.monitor} is for queries of two documents, but the validation split has some of "
                 f"{int(self.val_queries.sizes.max())}; choose another, such as pair_accuracy"
@@ -161,7 +161,7 @@ class Ranker(SplitPhase):
         means = mean_over(values, rows, weight).tolist()
         result = {metric.name: mean for metric, mean in zip(METRICS, means, strict=True)}
         if self.monitor == LOG_LOSS.name:
-            leads, weight = _weighted_leads(flat, self.val)
+            leads, weight = _weighted_leads(flat, queries)
             result[LOG_LOSS.name] = _log_losses(leads, weight, _preference_scale(leads, weight).view(1)).item()
         return result
 
@@ -296,11 +296,12 @@ class QueryRanking(Task):
         Training makes differences too large if it separates all its pairs. The scale minimizes the log loss of the
         validation pairs and of two more, which have their mean difference and opposite preferences.
         """
-        if not _are_pairs(val):
+        queries = _queries(val.inputs, val)
+        if not bool((queries.sizes == 2).all()):
             return
         network.eval()
         network.recipe.pop("preference_scale", None)
-        leads, weight = _weighted_leads(self.scores(network, val.inputs, val.sizes), val)
+        leads, weight = _weighted_leads(self.scores(network, queries.inputs, queries.sizes), queries)
         if leads.any():
             network.recipe["preference_scale"] = _preference_scale(leads, weight).item()
 
@@ -355,14 +356,10 @@ def _leads(scores: Tensor, relevance: Tensor, sizes: Tensor) -> tuple[Tensor, Te
     return ((first - second) * signs)[signs != 0], (sizes == 2).nonzero().squeeze(1)[signs != 0]
 
 
-def _are_pairs(split: Split) -> bool:
-    return bool((split.sizes == 2).all())
-
-
-def _weighted_leads(scores: Tensor, split: Split) -> tuple[Tensor, Tensor]:
-    """Return the leads of the pairs of a split, see `_leads`, and their weights, with mean 1."""
-    leads, pairs = _leads(scores, split.truth, split.sizes)
-    weight = torch.ones_like(leads) if split.weight is None else split.weight[pairs].double()
+def _weighted_leads(scores: Tensor, queries: Queries) -> tuple[Tensor, Tensor]:
+    """Return the leads of pairs, see `_leads`, and their weights, with mean 1."""
+    leads, pairs = _leads(scores, queries.relevance, queries.sizes)
+    weight = torch.ones_like(leads) if queries.weight is None else queries.weight[pairs].double()
     return leads, weight / weight.mean()
 
 
