@@ -66,11 +66,9 @@ class Features(InputType):
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
         import pyarrow as pa
 
-        from rankgrad.io.parquet import flat, matrix, read_table, said
+        from rankgrad.io.parquet import matrix, read_column, said
 
-        column, counts = read_table(path, ["features"])["features"], None
-        if lists:
-            column, counts = flat(column)
+        column, counts = read_column(path, "features", lists=lists)
         vectors = matrix(pa.table({"features": column}), "features", path=path)
         vectors = vectors if vectors.is_floating_point() else vectors.double()
         return of_tensor(vectors, said(path, "features")), counts
@@ -80,19 +78,18 @@ class Features(InputType):
         """Return facts about each vector; for queries, the largest or worst over their documents."""
         import pandas as pd
 
-        from rankgrad.io.parquet import flat, list_lengths, read_table
+        from rankgrad.io.parquet import flat, read_column
 
-        column = read_table(path, ["features"])["features"]
-        vectors = flat(column)[0] if lists else column
-        rows = np.split(flat(vectors)[0].to_numpy(), np.cumsum(list_lengths(vectors))[:-1])
+        vectors, counts = read_column(path, "features", lists=lists)
+        numbers, widths = flat(vectors)
+        rows = np.split(numbers.to_numpy(), np.cumsum(widths.numpy())[:-1])
         facts = {
             "features": np.array([len(row) for row in rows]),
             "finite_features": np.array([np.isfinite(row).all() for row in rows]),
             "largest_feature": np.array([np.abs(row).max(initial=0.0) for row in rows]),
         }
-        if lists:
-            sizes = list_lengths(column)
-            starts = np.cumsum(sizes) - sizes
+        if counts is not None:
+            starts = (counts.cumsum(0) - counts).numpy()
             worst = {name: np.logical_and if name == "finite_features" else np.maximum for name in facts}
             facts = {name: worst[name].reduceat(values, starts) for name, values in facts.items()}
         return pd.DataFrame(facts)
@@ -145,7 +142,7 @@ class Features(InputType):
             raise ValueError(f"{where}: {wrong} features, expected {about['count']}")
         kind = torch.float64 if about.get("precision") == "float64" else torch.float32
         vectors = torch.tensor(rows, dtype=kind).view(-1, about["count"])
-        if not _finite(vectors).all():
+        if not vectors.float().isfinite().all():  # float64 can then hold their squares
             raise ValueError(f"{where}: a feature is not finite in float32, expected finite numbers")
         return vectors
 
@@ -249,11 +246,6 @@ def _titles(about: dict[str, Any]) -> list[str]:
     first = about.get("lowest", 0)  # as in SVMlight, which has no names
     numbered = [f"feature {number}" for number in range(first, first + about["count"])]
     return [*map(title_of, about.get("names") or numbered)]
-
-
-def _finite(vectors: Tensor) -> Tensor:
-    """Return which vectors (n,) are finite in float32, so that float64 can hold their squares."""
-    return vectors.float().isfinite().all(1)
 
 
 @lru_cache(maxsize=100)

@@ -177,7 +177,7 @@ class Image(InputType):
 
 
 def picture(
-    encoded: bytes | Path | None,
+    encoded: bytes | None,
     *,
     colors: int,
     where: str,
@@ -188,7 +188,7 @@ def picture(
     """Return the pixels of one upright picture, gray (1, height, width) or RGB (1, 3, height, width), uint8.
 
     Args:
-        encoded: the bytes of a picture, or its file.
+        encoded: the bytes of a picture.
         colors: 1 or 3.
         where: the beginning of the error message.
         size: width and height, see `rankgrad.io.pictures.open_photo`.

@@ -50,14 +50,13 @@ class Text(InputType):
 
         return pa.string()
 
-    @staticmethod
-    def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
-        from rankgrad.io.parquet import flat, read_table
+    @classmethod
+    def read(cls, path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
+        from rankgrad.io.parquet import read_column
 
-        column, counts = read_table(path, ["text"])["text"], None
-        if lists:
-            column, counts = flat(column)
-        return of_strings(column.to_pylist()), counts
+        column, counts = read_column(path, cls.name, lists=lists)
+        about = {"kind": cls.name}
+        return Inputs(about, cls.prepared(column.to_pylist(), about, where="")), counts
 
     @classmethod
     def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":
@@ -65,9 +64,8 @@ class Text(InputType):
 
         from rankgrad.io.parquet import read_table
 
-        cells = read_table(path, ["text"])["text"].to_pylist()
-        rows = [[cell] if isinstance(cell, str) else cell or [""] for cell in cells]
-        return pd.DataFrame({"characters": [min(map(len, row)) for row in rows]})
+        cells = read_table(path, [cls.name])[cls.name].to_pylist()
+        return pd.DataFrame({"characters": [*map(_shortest, cells)]})
 
     @staticmethod
     def expected(*, size: int | None) -> dict[str, Any]:
@@ -142,3 +140,12 @@ class Text(InputType):
     @staticmethod
     def texts(items: list[str]) -> list[str]:
         return items
+
+
+def _shortest(cell: Any) -> int:
+    """Return the length of the shortest text in a cell, which may be a list of texts or of pairs; 0 for an empty one.
+
+    >>> _shortest([["red", "a lamp"], ["red", "one"]]), _shortest(None)
+    (3, 0)
+    """
+    return len(cell) if isinstance(cell, str) else min(map(_shortest, cell or [""]))
