@@ -13,9 +13,10 @@ from typing import Any, TextIO
 
 from rankgrad.cli.answers import FOUND, WRITABLE, Answer, Gallery, answers, found_among, write
 from rankgrad.datasets.tables.rows import OWN, Roles, table_of
+from rankgrad.inputs import type_of
 from rankgrad.io import written
 from rankgrad.io.atomic import replaced_file
-from rankgrad.io.recipes import image_of, recipe_of
+from rankgrad.io.recipes import recipe_of
 from rankgrad.io.written import as_text, printable
 
 __all__ = ["SHIPPED", "annotate", "annotated_paths", "image_of_ranker", "main", "run"]
@@ -34,7 +35,10 @@ def image_of_ranker(folder: Path) -> dict[str, int]:
     recipe = recipe_of(folder)
     if (task := recipe.get("task")) != "label_ranking":
         raise ValueError(f"{folder}: a model for {task or 'no task'}, expected one for label_ranking")
-    return image_of(recipe, where=folder)
+    about = recipe["input"]
+    if not type_of(about).pictures:
+        raise ValueError(f"{folder}: a model for {about['kind']}, expected one for images")
+    return {key: about[key] for key in ("colors", "height", "width")}
 
 
 # Output for people.
