@@ -10,9 +10,9 @@ import pyarrow as pa
 from rankgrad.datasets.tables.cells import converted, has_word, missing_in
 from rankgrad.datasets.tables.files import read_sheet
 from rankgrad.datasets.tables.roles import TableOptions
-from rankgrad.datasets.tables.text import log_once
 from rankgrad.inputs.text import Text
 from rankgrad.io.parquet import read_table
+from rankgrad.io.written import log_once
 from rankgrad.lookup import listed
 from rankgrad.plain_text import spelled_alike, text_in
 

@@ -2,7 +2,6 @@
 
 import codecs
 import csv
-import logging
 import math
 import re
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
@@ -15,10 +14,10 @@ from typing import Any, NamedTuple, TextIO
 
 import pandas as pd
 
-from rankgrad.io.written import as_text
+from rankgrad.io.written import as_text, log_once
 from rankgrad.plain_text import LONGEST, emptied, parsed_json, whole_text
 
-__all__ = ["cells_of", "delimited_rows", "json_rows", "log_once", "number_of_json", "text_header"]
+__all__ = ["cells_of", "delimited_rows", "json_rows", "number_of_json", "text_header"]
 
 ENCODINGS = ("cp1252", "cp1250", "cp932", "gb18030")  # of Western and Central Europe, Japan, and China
 FOREIGN = re.compile(r"\w*[^\x00-\x7f][^\s,;|]*")  # a word with a character that is not ASCII
@@ -210,12 +209,6 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
             ) from error
     if blank:
         log_once(f"{path}: {blank} blank rows left out")
-
-
-@lru_cache(maxsize=100)
-def log_once(line: str) -> None:
-    """Log a warning on a file once, even if the file is read several times."""
-    logging.warning("%s", line)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
