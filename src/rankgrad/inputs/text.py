@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.inputs._base import AT_ONCE, Inputs, InputType, in_json
+from rankgrad.inputs._base import AT_ONCE, About, Inputs, InputType, in_json
 from rankgrad.plain_text import PAIR, tokens_of, words_of
 from rankgrad.vocabulary import Vocabulary
 
@@ -81,7 +81,7 @@ class Text(InputType):
         return {"words": [word for word in words if word != PAIR]}
 
     @staticmethod
-    def check(about: dict[str, Any]) -> None:
+    def check(about: About) -> None:
         """Check nothing: `about` of texts has no sizes or names."""
 
     @staticmethod
@@ -111,29 +111,29 @@ class Text(InputType):
         return cell
 
     @staticmethod
-    def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> list[str]:
+    def prepared(cells: list[Any], about: About, *, where: str) -> list[str]:
         return cells
 
     @staticmethod
-    def gathered(rows: list[list[str]], about: dict[str, Any]) -> Inputs:
+    def gathered(rows: list[list[str]], about: About) -> Inputs:
         return Inputs(about, [text for texts in rows for text in texts])
 
     @staticmethod
-    def values(cell: Any, about: dict[str, Any]) -> int:
+    def values(cell: Any, about: About) -> int:
         if len(cell) > CHARACTERS:
             raise ValueError(f"a text has {len(cell):,} characters, expected at most {CHARACTERS:,}")
         return len(cell)
 
     @staticmethod
-    def example(about: dict[str, Any]) -> Any:
+    def example(about: About) -> Any:
         return "word"
 
     @staticmethod
-    def described(about: dict[str, Any]) -> str:
+    def described(about: About) -> str:
         return "a text"
 
     @staticmethod
-    def quantities(items: list[str], about: dict[str, Any]) -> dict[str, float]:
+    def quantities(items: list[str], about: About) -> dict[str, float]:
         words = [len(words_of(text)) for text in items]
         return {"characters": float(np.mean([len(text) for text in items])), "words": float(np.mean(words))}
 

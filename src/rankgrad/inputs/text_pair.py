@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankgrad.inputs._base import Inputs, as_list
+from rankgrad.inputs._base import About, Inputs, as_list
 from rankgrad.inputs.text import Text
 from rankgrad.plain_text import PAIR
 from rankgrad.vocabulary import Vocabulary
@@ -50,18 +50,18 @@ class TextPair(Text):
         return [Text.checked(text, f"{place}, text {number}") for number, text in enumerate(texts, 1)]
 
     @staticmethod
-    def prepared(cells: list[list[str]], about: dict[str, Any], *, where: str) -> list[str]:
+    def prepared(cells: list[list[str]], about: About, *, where: str) -> list[str]:
         return [PAIR.join(text.replace(PAIR, " ") for text in texts) for texts in cells]
 
     @staticmethod
-    def values(cell: list[str], about: dict[str, Any]) -> int:
+    def values(cell: list[str], about: About) -> int:
         return sum(Text.values(text, about) for text in cell)
 
     @staticmethod
-    def example(about: dict[str, Any]) -> list[str]:
+    def example(about: About) -> list[str]:
         return ["word", "another word"]
 
     @staticmethod
-    def described(about: dict[str, Any]) -> str:
+    def described(about: About) -> str:
         columns = about.get("columns") or ()
         return f"a list of two texts, {' and '.join(columns)}" if len(columns) == 2 else "a list of two texts"

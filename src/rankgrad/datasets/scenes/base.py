@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.datasets.files.dataset import Reading
-from rankgrad.datasets.files.expected import between, in_set, joined, rows_of, unique
+from rankgrad.datasets.files.expected import Expectations, between, in_set, joined, rows_of, unique
 from rankgrad.datasets.scenes import drawing, layout, measures
 from rankgrad.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits, read
 from rankgrad.inputs import InputType
@@ -131,7 +131,7 @@ class Scenes:
         """Return further facts to check, one row per scene."""
         return {}
 
-    def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
+    def expected(self, rows: dict[str, int], *, size: int | None = None) -> Expectations:
         """Return the expectations for scenes and for boxes, see `rankgrad.datasets.files.expected`.
 
         Args:

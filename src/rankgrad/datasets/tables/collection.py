@@ -21,7 +21,7 @@ __all__ = ["collection_of", "passages_of"]
 HEAD = 1000  # rows by which the column of passages is recognized
 
 
-def passages_of(table: TableOptions, paths: list[Path], *, head: int | None = None) -> list[str]:
+def passages_of(table: TableOptions, paths: list[Path], *, head: int | None) -> list[str]:
     """Return the passages in the files of a collection, without empty ones.
 
     Args:

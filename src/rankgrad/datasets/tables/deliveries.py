@@ -181,6 +181,7 @@ class Deliveries:
     """The rows of a table, see `rankgrad.datasets.files.dataset.Source`.
 
     Attributes:
+        splits: the rows of the first delivery by split, with their truth.
         fitted: what was computed from the first delivery's training rows, see `fitted_to`; and names of categories
             that only later deliveries have.
         skipped: names of the rows that were left out while writing, by split.
@@ -199,11 +200,11 @@ class Deliveries:
         for later in self.later:
             self._require_new_names(later)
         first = self._first_rows
-        splits = {}
+        self.splits: dict[str, pd.DataFrame] = {}
         for split in table.splits:
             in_split = first[first["split"] == split]
-            splits[split] = with_truth(table, self.first.examples, in_split, learned=split == "train")
-        self.fitted = fitted_to(table, self.first.raw, self.first.examples, splits, reading)
+            self.splits[split] = with_truth(table, self.first.examples, in_split, learned=split == "train")
+        self.fitted = fitted_to(table, self.first.raw, self.first.examples, self.splits, reading)
         if table.has_names:
             later_rows = [self.first.examples.frame[self._is_later], *(later.examples.frame for later in self.later)]
             self.fitted |= with_later_names(table, self.first.examples, pd.concat(later_rows), self.fitted["features"])
@@ -230,9 +231,7 @@ class Deliveries:
 
     @cached_property
     def _first_numbers(self) -> dict[str, np.ndarray]:
-        first = self._first_rows
-        train = with_truth(self.table, self.first.examples, first[first["split"] == "train"], learned=True)
-        return numbers_learned(self.table, self.first.examples, train)
+        return numbers_learned(self.table, self.first.examples, self.splits["train"])
 
     @property
     def _first_rows(self) -> pd.DataFrame:
@@ -308,15 +307,13 @@ class Deliveries:
         Raises:
             ValueError: the first delivery has no row in the split.
         """
-        for_training = split == "train"
-        first = self._first_rows
-        in_split = first[first["split"] == split]
-        rows = with_truth(self.table, self.first.examples, in_split, learned=for_training)
+        rows = self.splits[split]
         if not len(rows) and (self.reading.folds is None or split == "gate"):  # folds join the other splits
             raise ValueError(
-                f"{self.first.raw}: none of its {len(first)} rows is in {split}; add rows, or choose a larger share"
+                f"{self.first.raw}: none of its {len(self._first_rows)} rows is in {split}; add rows, or choose a "
+                "larger share"
             )
-        if not (for_training and self.table.date):
+        if split != "train" or not self.table.date:
             return rows
         examples = self.first.examples
         later = with_truth(self.table, examples, examples.frame[self._is_later], learned=True)

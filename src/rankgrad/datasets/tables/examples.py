@@ -80,7 +80,7 @@ class Examples(NamedTuple):
     are_numbered: bool = False
 
 
-def examples_of(table: TableOptions, sheet: Sheet, first_roles: Mapping[str, list[str]] | None = None) -> Examples:
+def examples_of(table: TableOptions, sheet: Sheet, first_roles: Mapping[str, list[str]] | None) -> Examples:
     """Return an example for each row of the files that has no missing value.
 
     Args:

@@ -177,10 +177,9 @@ def _classes_of(table: TableOptions, raw: Path, sheet: Sheet, train: pd.DataFram
 
 def _names_of_columns(table: TableOptions, roles: dict[str, list[str]]) -> list[str]:
     """Return the names of classes from their columns; if a pattern chose these, without the start they share."""
-    option = table.labels or table.label_ranks
+    option = getattr(table, table.truth_role)
     start = option.removesuffix("*") if isinstance(option, str) else ""
-    columns = roles.get("labels") or roles.get("label_ranks") or []
-    return [column.removeprefix(start) or column for column in columns]
+    return [column.removeprefix(start) or column for column in roles[table.truth_role]]
 
 
 def _with_numbers(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, classes: list[str]) -> pd.DataFrame:
@@ -482,10 +481,10 @@ def _understood_numbers(
         groups = np.repeat(np.arange(len(rows)), rows["truth"].map(len))
     elif table.within:
         groups = pd.factorize(rows["group"])[0]
-    target, truth = table.train_target or table.target or table.relevance, None
+    target, truth, columns = table.train_target or table.target or table.relevance, None, {**numbers}
     if target is not None:
-        truth = rows["truth"].explode().to_numpy(np.float64)
-    suspects = described(numbers if target is None else {**numbers, target: truth}, truth, groups, target)
+        columns[target] = truth = rows["truth"].explode().to_numpy(np.float64)
+    suspects = described(columns, truth, groups, target)
     warn(raw, suspects)
     lines |= suspects
     if table.within:
@@ -505,7 +504,7 @@ def numbers_learned(table: TableOptions, examples: Examples, rows: pd.DataFrame)
     if table.has_names or table.filled:
         for name, values in _values(table, examples, rows).items():
             if values.dtype.kind == "f" and values.notna().any():
-                numbers[name] = values.to_numpy()
+                numbers[str(name)] = values.to_numpy()
         return numbers
     vectors = np.stack(_inputs(table, rows).tolist())
     called = table.features if isinstance(table.features, str) else table.input

@@ -504,9 +504,7 @@ class TableOptions:
         return getattr(self, role)
 
 
-def _check_keys(
-    option: str, block: Mapping[str, Any], *, required: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> None:
+def _check_keys(option: str, block: Mapping[str, Any], *, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
     for key in block:
         if key not in (keys := (*required, *optional)):
             raise ValueError(f"{option}.{key}: unknown key; expected {', '.join(keys)}{did_you_mean(key, keys)}")

@@ -232,27 +232,22 @@ class _Cells:
         return cell if len(columns) == 1 and isinstance(cell, list) else [self.text(column) for column in columns]
 
     def numbers(self, columns: list[str]) -> list[float] | Mapping[str, Any]:
-        """Return a vector, or numbers and names by column."""
+        """Return a vector, or the cells of numbers and names by column."""
         cell = self.row[columns[0]]
         if isinstance(cell, Mapping):
             return cell
         if columns == columns_of(self.features) != self.features:  # some columns have names, not numbers
-            filled, unnamed = fills_of(tuple(self.features)), {*self.features}
-            return {name: self._named(name, filled=name in filled, unnamed=name in unnamed) for name in columns}
+            filled = fills_of(tuple(self.features))
+            for name in columns:
+                if name in self.features or (name in filled and not is_empty(self.row[name])):
+                    number_at(self.row, name, self.writing)  # an error here names the row of a query's document
+            return {name: self.row[name] for name in columns}
         if columns == self.features or len(columns) > 1 or not isinstance(cell, list | str):
             return [number_at(self.row, name, self.writing) for name in columns]
         try:
             return [number_in(value, self.writing) for value in vector_in(cell, self.writing)]
         except ValueError as error:
             raise ValueError(f"{columns[0]} is {error}") from error
-
-    def _named(self, column: str, *, filled: bool, unnamed: bool) -> Any:
-        """Return a number, or the cell itself if it is a name or a date, or is empty and the model fills it."""
-        cell = self.row[column]
-        if not unnamed and (not filled or is_empty(cell)):
-            return cell
-        number = number_at(self.row, column, self.writing)  # an error here names the row of a query's document
-        return cell if self.writing.order_of(column) else number
 
     def files(self, columns: list[str]) -> list[bytes]:
         """Return the files named in several columns, in a list in one cell, or in a cell with separators."""
@@ -695,11 +690,8 @@ class _Table:
         seen = set()
         for query, group in groupby(named, key=itemgetter(0)):
             _, numbers, rows = zip(*group, strict=True)
-            if isinstance(error := rows[0], ValueError):
-                row_id, reason = error.args
-                documents = row_id if isinstance(row_id, list) else None
-                asked = partial(_raise, reason)
-                yield Row(numbers[0], self._place(numbers[0]), asked, documents or [row_id], number=numbers[0])
+            if isinstance(rows[0], Row):
+                yield rows[0]
                 continue
             if query in seen:
                 advice = "sort the table by this column"
@@ -735,14 +727,16 @@ class _Table:
         place = f"{self.path}: {column} {query}"
         return Row(cells.row[column], place, partial(self.columns.asked, cells), ids)
 
-    def _of_query(self, column: str, number: int, cells: _Cells) -> tuple[Any, int, _Cells | ValueError]:
-        """Return the query of a row, its number, and its cells; or its number twice, its id and why it has no query."""
+    def _of_query(self, column: str, number: int, cells: _Cells) -> tuple[Any, int, _Cells | Row]:
+        """Return the query of a row, its number, and its cells; or its number twice, and a row without a query."""
         cell = cells.row[column]
         with suppress(ValueError):
             if query := self.columns.query_in(cell, column):
                 return query, number, cells
-        reason = f"{column} is {cell!r:.60}, expected the name of a query"
-        return number, number, ValueError(self.columns.id_of(cells, number), reason)
+        row_id = self.columns.id_of(cells, number)
+        documents = row_id if row_id and isinstance(row_id, list) else [row_id]
+        asked = partial(_raise, f"{column} is {cell!r:.60}, expected the name of a query")
+        return number, number, Row(number, self._place(number), asked, documents, number=number)
 
 
 def _raise(reason: str) -> dict[str, Any]:

@@ -104,14 +104,16 @@ def described(
     {'outliers': 'price is 99999 (99.9 % of rows: at most 5)'}
     """
     suspects = defaultdict[str, list[str]](list)
-    by_group = None if groups is None else np.argsort(groups, kind="stable")
-    starts = None if by_group is None else np.flatnonzero(np.diff(groups[by_group], prepend=-1))
+    by_group = starts = np.arange(0)
+    if groups is not None:
+        by_group = np.argsort(groups, kind="stable")
+        starts = np.flatnonzero(np.diff(groups[by_group], prepend=-1))
     for name, numbers in columns.items():
         values = numbers.astype(np.float64)
         if np.nanmin(values) == np.nanmax(values):
             suspects["constant"].append(name)
             continue
-        if by_group is not None:
+        if groups is not None:
             ordered = values[by_group]
             if (np.maximum.reduceat(ordered, starts) == np.minimum.reduceat(ordered, starts)).all():
                 suspects["constant within each group"].append(name)

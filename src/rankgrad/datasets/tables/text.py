@@ -25,7 +25,7 @@ SHOWN = 3  # such words in a message
 csv.field_size_limit(LONGEST)  # Python's default is an eighth of this
 
 
-def cells_of(values: Iterable[Any], empty: Collection[str] = ()) -> pd.Series:
+def cells_of(values: Iterable[Any], empty: Collection[str]) -> pd.Series:
     """Return cells with text stripped and bytes decoded; None for missing and empty ones, and for texts in `empty`."""
     texts = (as_text(cell) if isinstance(cell, bytes) else cell for cell in values)
     stripped = ((whole_text(cell).strip() or None) if isinstance(cell, str) else cell for cell in texts)
@@ -90,14 +90,12 @@ def _first_foreign_word(path: Path, changed: int) -> str | None:
 
     A table is opened several times, so the answer is kept until the file has `changed`.
     """
-    word, decoder = None, codecs.getincrementaldecoder("utf-8")()
-    with suppress(UnicodeDecodeError), path.open("rb") as file:
-        for piece in iter(lambda: file.read(LONGEST), b""):
-            text = decoder.decode(piece)
+    word = None
+    with suppress(UnicodeDecodeError), path.open(encoding="utf-8") as file:
+        for text in iter(lambda: file.read(LONGEST), ""):
             match = FOREIGN.search(text) if word is None else None
             if match is not None:
                 word = match[0]
-        decoder.decode(b"", final=True)
         return word
     return None
 
