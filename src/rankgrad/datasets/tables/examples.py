@@ -288,14 +288,12 @@ class _Reader(NamedTuple):
                 if is_feature_name(name):
                     raise ValueError(f"{role}: column {name!r} is called like a feature made from a name; rename it")
         values: dict[str, Any] = {name: self._column(name) for name in columns}
-        for name in self.roles.get("categories", []):
-            values[name] = converted(self.sheet, self.cells[name], name_in)
-        for name in self.roles.get("letters", []):
-            values[name] = converted(self.sheet, self.cells[name], text_in)
-            advice = "; align the texts, or take the column as `text`"
-            require_alike(self.sheet, values[name], "letters", advice)
-        for name in self.roles.get("words", []):
-            values[name] = converted(self.sheet, self.cells[name], text_in)
+        for role in NAMED:
+            for name in self.roles.get(role, []):
+                values[name] = converted(self.sheet, self.cells[name], name_in if role == "categories" else text_in)
+                if role == "letters":
+                    advice = "; align the texts, or take the column as `text`"
+                    require_alike(self.sheet, values[name], "letters", advice)
         return series(pd.DataFrame(values, index=self.cells.index).to_dict("records"), self.cells.index)
 
 

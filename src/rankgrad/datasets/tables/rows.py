@@ -237,9 +237,9 @@ class _Cells:
         if isinstance(cell, Mapping):
             return cell
         if columns == columns_of(self.features) != self.features:  # some columns have names, not numbers
-            filled = fills_of(tuple(self.features))
+            filled, unnamed = fills_of(tuple(self.features)), {*self.features}
             for name in columns:
-                if name in self.features or (name in filled and not is_empty(self.row[name])):
+                if name in unnamed or (name in filled and not is_empty(self.row[name])):
                     number_at(self.row, name, self.writing)  # an error here names the row of a query's document
             return {name: self.row[name] for name in columns}
         if columns == self.features or len(columns) > 1 or not isinstance(cell, list | str):

@@ -178,10 +178,8 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
         ValueError: a row has another number of cells than the header, or is not valid CSV.
     """
     header, number, blank = text_header(path, encoding, tabs=tabs), 0, 0
-    first: dict[str, int] = {}  # position of each name; the first if a name occurs twice
-    for position, name in enumerate(header.names):
-        first.setdefault(name, position)
-    positions = [first[name] for name in columns]
+    position_of = {name: position for position, name in enumerate(header.names)}
+    positions = [position_of[name] for name in columns]
     with _opened(path, encoding) as file:
         for _ in range(header.lines):
             file.readline()
