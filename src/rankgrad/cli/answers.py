@@ -150,7 +150,7 @@ class Gallery:
                 raise ValueError(f"{source}: an id is {str(row_id)[:60]}, expected a text or a number in each row")
         self.embeddings = np.array([row["embedding"] for row in rows])
 
-    def best(self, embedding: list[float], count: int = FOUND) -> list[Answer]:
+    def best(self, embedding: list[float], count: int) -> list[Answer]:
         """Return the ids that match an embedding best, in order: `place`, `found` and `score` of each.
 
         An id with several rows, such as an image with one row per caption, is returned once, for its best row.
@@ -172,7 +172,7 @@ class Gallery:
         return [*found.values()]
 
 
-def found_among(queries: Iterable[list[Answer]], gallery: Gallery, count: int = FOUND) -> Iterator[list[Answer]]:
+def found_among(queries: Iterable[list[Answer]], gallery: Gallery, count: int) -> Iterator[list[Answer]]:
     """Yield a row for each of the `count` ids of a gallery that match each query best, the best first."""
     for piece in queries:
         found: list[Answer] = []
@@ -222,33 +222,37 @@ def write(
             broken.extend(answer["id"] for answer in piece if "error" in answer)
             yield piece
 
-    kind = table_of(path)
+    kind, answered = table_of(path), counted()
+    if kind in ("csv", "tsv"):
+        answered = _by_class(answered, classes)
     with replaced_file(path) as partial:
+        # The first answers have all columns, and in Parquet, determine their types.
+        first = _begun(answered, rows=WRITTEN if kind == "parquet" else 1)
+        columns = dict.fromkeys(name for answer in first for name in answer if name != "error")
+        titles = _titles([*columns, *(["error"] if errors else [])], names)
         if kind == "parquet":
-            _write_parquet(partial, path, counted(), names, classes=classes, errors=errors)
-        else:
-            with partial.open("w", encoding="utf-8", newline="") as file:
-                if kind == "jsonl":
-                    _write_lines(file, counted(), names)
-                else:
-                    writer = csv.writer(file, delimiter="," if kind == "csv" else "\t")
-                    if quoted := _write_delimited(writer, _by_class(counted(), classes), names, errors=errors):
-                        logging.getLogger(__name__).warning(
-                            "%s: %d cells begin like a spreadsheet formula and got a leading '; to use them as keys, "
-                            "write .jsonl or .parquet, which keep the text unchanged", path, quoted
-                        )  # fmt: skip
+            _write_parquet(partial, path, first, answered, titles, classes=classes)
+            return count, broken
+        rows = chain(first, chain.from_iterable(answered))
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            if kind == "jsonl":
+                _write_lines(file, rows, titles)
+            elif quoted := _write_delimited(csv.writer(file, delimiter="," if kind == "csv" else "\t"), rows, titles):
+                logging.getLogger(__name__).warning(
+                    "%s: %d cells begin like a spreadsheet formula and got a leading '; to use them as keys, "
+                    "write .jsonl or .parquet, which keep the text unchanged", path, quoted
+                )  # fmt: skip
     return count, broken
 
 
-def _begun(pieces: Iterator[list[Answer]], *, rows: int, errors: bool) -> tuple[list[Answer], list[str]]:
-    """Return the first answers (at least `rows`, including one without an error if possible) and all their columns."""
+def _begun(pieces: Iterator[list[Answer]], *, rows: int) -> list[Answer]:
+    """Return the first answers: at least `rows`, including one without an error if possible."""
     first: list[Answer] = []
     for piece in pieces:
         first += piece
         if len(first) >= rows and not all("error" in answer for answer in first):
             break
-    columns = dict.fromkeys(name for answer in first for name in answer if name != "error")
-    return first, [*columns, *(["error"] if errors else [])]
+    return first
 
 
 def _titles(columns: Sequence[str], names: Mapping[str, str]) -> dict[str, str]:
@@ -260,11 +264,9 @@ def _titles(columns: Sequence[str], names: Mapping[str, str]) -> dict[str, str]:
     return titles
 
 
-def _write_lines(file: TextIO, pieces: Iterator[list[Answer]], names: Mapping[str, str]) -> None:
+def _write_lines(file: TextIO, answers: Iterable[Answer], titles: Mapping[str, str]) -> None:
     """Write answers as JSON lines."""
-    first, columns = _begun(pieces, rows=1, errors=False)
-    titles = _titles(columns, names)
-    for answer in chain(first, chain.from_iterable(pieces)):
+    for answer in answers:
         titled = {titles.get(name, name): value for name, value in answer.items()}
         file.write(as_json(titled, ascii=False) + "\n")
 
@@ -284,24 +286,20 @@ def _by_class(pieces: Iterable[list[Answer]], classes: Sequence[str] | None) -> 
         yield answers_by_class
 
 
-def _write_delimited(writer: Any, pieces: Iterator[list[Answer]], names: Mapping[str, str], *, errors: bool) -> int:
+def _write_delimited(writer: Any, answers: Iterable[Answer], titles: Mapping[str, str]) -> int:
     """Write rows, and return the number of cells that got a leading '."""
-    first, columns = _begun(pieces, rows=1, errors=errors)
-    writer.writerow(map(without_formula, _titles(columns, names).values()))
+    writer.writerow(map(without_formula, titles.values()))
     quoted = 0
-    for answer in chain(first, chain.from_iterable(pieces)):
-        cells = [as_text(answer[name]) if _is_id(name, answer) else _cell(answer.get(name)) for name in columns]
-        safe = []
-        for name, cell in zip(columns, cells, strict=True):
-            is_safe = isinstance(cell, int) or _is_numbers(answer.get(name))
-            safe.append(cell if is_safe else without_formula(cell))
-        quoted += sum(text is not cell for text, cell in zip(safe, cells, strict=True))
-        writer.writerow(safe)
+    for answer in answers:
+        cells = []
+        for name in titles:
+            value = answer.get(name)
+            cell = as_text(value) if name in IDS and value is not None else _cell(value)
+            is_safe = isinstance(cell, int) or _is_numbers(value)
+            cells.append(cell if is_safe else without_formula(cell))
+            quoted += cells[-1] is not cell
+        writer.writerow(cells)
     return quoted
-
-
-def _is_id(name: str, answer: Answer) -> bool:
-    return name in IDS and answer.get(name) is not None
 
 
 def _is_numbers(value: Any) -> bool:
@@ -323,27 +321,25 @@ def _cell(value: Any) -> int | str:
 def _write_parquet(
     partial: Path,
     path: Path,
+    first: list[Answer],
     pieces: Iterator[list[Answer]],
-    names: Mapping[str, str],
+    titles: Mapping[str, str],
     *,
     classes: Sequence[str] | None,
-    errors: bool,
 ) -> None:
     """Write answers as Parquet to `partial`, which will become `path`; errors name `path`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # Consume the first answers of `pieces`, whose values determine the types of the columns.
-    first, columns = _begun(pieces, rows=WRITTEN, errors=errors)
     untyped_list = pa.list_(pa.null())  # Arrow's type if every list is empty: no row has a label
     label_list = pa.list_(pa.string() if classes else pa.int64())
     fields = []
-    for name in columns:
+    for name in titles:
         # The first answers may have no error from which to infer the type.
         kind = pa.string() if name == "error" else _kind([answer.get(name) for answer in first])
         fields.append((name, label_list if kind == untyped_list else kind))
-    schema, titles = pa.schema(fields), [*_titles(columns, names).values()]
-    titled = pa.schema([field.with_name(title) for field, title in zip(schema, titles, strict=True)])
+    schema = pa.schema(fields)
+    titled = pa.schema([field.with_name(titles[field.name]) for field in schema])
 
     # Iterating over `pieces` reads the inputs, so its errors are not write errors.
     writer = None
@@ -353,7 +349,7 @@ def _write_parquet(
         for batch in _batches(chain([first], pieces)):
             table = _fitted(batch, schema, path)
             with _write_errors(path):
-                writer.write_table(table.rename_columns(titles))
+                writer.write_table(table.rename_columns(titled.names))
     finally:
         if writer is not None:
             with _write_errors(path):

@@ -6,16 +6,17 @@ If possible, errors in files or the model are reported before torch is imported.
 import argparse
 import codecs
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
 from rankgrad.cli.answers import FOUND, WRITABLE, Answer, Gallery, answers, found_among, write
 from rankgrad.datasets.tables.rows import OWN, Roles, table_of
+from rankgrad.inputs import type_of
 from rankgrad.io import written
 from rankgrad.io.atomic import replaced_file
-from rankgrad.io.recipes import image_of, recipe_of
+from rankgrad.io.recipes import recipe_of
 from rankgrad.io.written import as_text, printable
 
 __all__ = ["SHIPPED", "annotate", "annotated_paths", "image_of_ranker", "main", "run"]
@@ -34,7 +35,10 @@ def image_of_ranker(folder: Path) -> dict[str, int]:
     recipe = recipe_of(folder)
     if (task := recipe.get("task")) != "label_ranking":
         raise ValueError(f"{folder}: a model for {task or 'no task'}, expected one for label_ranking")
-    return image_of(recipe, where=folder)
+    about = recipe["input"]
+    if not type_of(about).pictures:
+        raise ValueError(f"{folder}: a model for {about['kind']}, expected one for images")
+    return {key: about[key] for key in ("colors", "height", "width")}
 
 
 # Output for people.
@@ -162,40 +166,24 @@ def run(
         searched = searched._replace(id=searched.id or roles.id, encoding=roles.encoding)
         pieces = found_among(pieces, Gallery(folder, among, searched), FOUND if k is None else k)
     if out is not None and table_of(out) in WRITABLE:
-        return _to_table(folder, sources, out, pieces, all_answers.names, skip_broken=skip_broken, as_json=as_json)
+        if out.is_dir() or out.resolve() in {source.resolve() for source in sources}:
+            raise ValueError(f"{out}: {'is a folder' if out.is_dir() else 'is the input'}; choose another file")
+        classes = recipe_of(folder).get("classes")
+        count, broken = write(out, pieces, classes=classes, errors=skip_broken, names=all_answers.names)
+        summary = {"out": str(out), "rows": count, "broken": broken}
+        _print(written.as_json(summary) if as_json else f"{out}: answers for {count - len(broken)} of {count} rows")
+        return _told(broken, count)
     places = [] if out is None else _places(folder, sources, out)
+    is_utf_8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
     broken, count = [], 0
     for count, answer in enumerate(chain.from_iterable(pieces), 1):
-        _print(written.as_json(answer, ascii=not _is_utf_8()) if as_json else "\n".join(lines_of(answer)))
+        _print(written.as_json(answer, ascii=not is_utf_8) if as_json else "\n".join(lines_of(answer)))
         if "error" in answer:
             broken.append(answer["id"])
         elif places:
             annotate(places[count - 1], sources[count - 1], answer)
             _print(f"wrote {places[count - 1]}", file=sys.stderr if as_json else sys.stdout)
     return _told(broken, count)
-
-
-def _to_table(
-    folder: Path,
-    sources: Sequence[Path],
-    out: Path,
-    pieces: Iterable[list[Answer]],
-    names: Mapping[str, str],
-    *,
-    skip_broken: bool,
-    as_json: bool,
-) -> int:
-    if out.is_dir() or out.resolve() in {source.resolve() for source in sources}:
-        raise ValueError(f"{out}: {'is a folder' if out.is_dir() else 'is the input'}; choose another file")
-    classes = recipe_of(folder).get("classes")
-    count, broken = write(out, pieces, classes=classes, errors=skip_broken, names=names)
-    summary = {"out": str(out), "rows": count, "broken": broken}
-    _print(written.as_json(summary) if as_json else f"{out}: answers for {count - len(broken)} of {count} rows")
-    return _told(broken, count)
-
-
-def _is_utf_8() -> bool:
-    return codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
 
 
 def _print(text: str, file: TextIO | None = None) -> None:

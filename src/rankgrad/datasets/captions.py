@@ -8,7 +8,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankgrad.datasets.files.expected import in_set
+from rankgrad.datasets.files.expected import Expectations, in_set
 from rankgrad.datasets.ranked_mnist import RECIPE, RankedMnist
 from rankgrad.datasets.scenes.base import Recipe, schema_of
 from rankgrad.datasets.scenes.digits import CLASSES, Digits
@@ -124,7 +124,7 @@ class Captions(RankedMnist):
             "captions_name_its_digits": [*map(_name_digits, recipe["captions"], recipe["glyph"].tolist())],
         }
 
-    def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
+    def expected(self, rows: dict[str, int], *, size: int | None = None) -> Expectations:
         expected = super().expected(rows)
         expected["scenes"] += [
             in_set("twins_stand_together", True),

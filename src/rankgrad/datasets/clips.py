@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankgrad.datasets.files.expected import between, in_set, mean
+from rankgrad.datasets.files.expected import Expectations, between, in_set, mean
 from rankgrad.datasets.ranked_mnist import RECIPE, RankedMnist
 from rankgrad.datasets.scenes import layout
 from rankgrad.datasets.scenes.base import Recipe, schema_of
@@ -226,7 +226,7 @@ class Clips(RankedMnist):
         bounded = (factor >= 1 / self.scale_use - 1e-4) & (factor <= self.scale_use + 1e-4) | (squares == 0)
         return bounded[number] & (np.abs(target - factor[number] * apart) < 1e-5)
 
-    def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
+    def expected(self, rows: dict[str, int], *, size: int | None = None) -> Expectations:
         expected, total = super().expected(rows), sum(rows.values())
         expected["scenes"] += [
             *([] if self.schema is SCHEMA else [in_set("target_follows_share", True)]),

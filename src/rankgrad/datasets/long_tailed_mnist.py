@@ -8,7 +8,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankgrad.datasets.files.expected import between, frequencies, in_set, mean
+from rankgrad.datasets.files.expected import Expectations, between, frequencies, in_set, mean
 from rankgrad.datasets.scenes import drawing, layout
 from rankgrad.datasets.scenes.base import Recipe, Scenes, schema_of
 from rankgrad.datasets.scenes.digits import CLASSES, Digits
@@ -177,7 +177,7 @@ class LongTailedMnist(Scenes):
             **{f"label_{label}": labels[:, label].numpy() for label in range(CLASSES)},
         }
 
-    def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
+    def expected(self, rows: dict[str, int], *, size: int | None = None) -> Expectations:
         from scipy.stats import binom  # takes a second to import; only validation needs it
 
         expected, total = super().expected(rows), sum(rows.values())

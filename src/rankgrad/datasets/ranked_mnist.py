@@ -7,7 +7,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankgrad.datasets.files.expected import frequencies, in_set, mean
+from rankgrad.datasets.files.expected import Expectations, frequencies, in_set, mean
 from rankgrad.datasets.scenes import layout, measures
 from rankgrad.datasets.scenes.base import Recipe, Scenes, schema_of
 from rankgrad.datasets.scenes.digits import CLASSES, Digits
@@ -97,7 +97,7 @@ class RankedMnist(Scenes):
         follow = measures.ranks_follow(recipe["label_ranks"], recipe[self.importance])
         return {f"ranks_follow_{self.importance}": follow.numpy()}
 
-    def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
+    def expected(self, rows: dict[str, int], *, size: int | None = None) -> Expectations:
         expected, total = super().expected(rows), sum(rows.values()) // self.family
         (few, many), (small, large) = self.digits_per_image, (self.canvas / 8 * scale for scale in self.scale)
         expected["scenes"] += [

@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankgrad.datasets.files.expected import in_set
+from rankgrad.datasets.files.expected import Expectations, in_set
 from rankgrad.datasets.ranked_mnist import RECIPE, RankedMnist
 from rankgrad.datasets.scenes import drawing
 from rankgrad.datasets.scenes.base import Recipe, schema_of
@@ -74,7 +74,7 @@ class ShadedMnist(RankedMnist):
         in_range = torch.where(present, between, brightness == 0).all(1)
         return super().recipe_facts(recipe, split) | {"brightness_is_of_its_range": in_range.numpy()}
 
-    def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
+    def expected(self, rows: dict[str, int], *, size: int | None = None) -> Expectations:
         expected = super().expected(rows)
         expected["scenes"].append(in_set("brightness_is_of_its_range", True))
         return expected

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from rankgrad.datasets.files.dataset import Reading
-from rankgrad.datasets.files.expected import joined
+from rankgrad.datasets.files.expected import Expectations, joined
 from rankgrad.datasets.tables.deliveries import Deliveries, delivery_of, folders_of, further_passages
 from rankgrad.datasets.tables.facts import compared, expected_of, facts_of
 from rankgrad.datasets.tables.roles import TableOptions
@@ -47,5 +46,5 @@ class Table(TableOptions):
     ) -> dict[str, pd.DataFrame]:
         return compared(joined([facts_of(self, Path(folder), split, threads=threads) for split in splits]))
 
-    def expected(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
+    def expected(self, rows: dict[str, int], *, size: int | None) -> Expectations:
         return expected_of(self, rows, size=size)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "About",
     "InputType",
     "Inputs",
     "as_list",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 AT_ONCE = 256  # items in a network's batch outside training
+About = dict[str, Any]  # the description of its inputs that a network keeps as `recipe["input"]`, see `InputType`
 
 
 class InputType:
@@ -136,7 +138,7 @@ class InputType:
         raise NotImplementedError
 
     @staticmethod
-    def check(about: dict[str, Any]) -> None:
+    def check(about: About) -> None:
         """Raise ValueError if a recipe, which may be from an untrusted file, does not describe inputs of this type."""
         raise NotImplementedError
 
@@ -172,7 +174,7 @@ class InputType:
         raise NotImplementedError
 
     @staticmethod
-    def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> Any:
+    def prepared(cells: list[Any], about: About, *, where: str) -> Any:
         """Return checked cells of one row in the form that a network takes: a list or a tensor of items.
 
         Args:
@@ -186,51 +188,49 @@ class InputType:
         raise NotImplementedError
 
     @staticmethod
-    def gathered(rows: list[Any], about: dict[str, Any]) -> "Inputs":
+    def gathered(rows: list[Any], about: About) -> "Inputs":
         """Return the inputs of several rows, each from `prepared`."""
         return Inputs(about, torch.cat(rows))
 
     @staticmethod
-    def written(cell: Any, about: dict[str, Any]) -> Any:
+    def written(cell: Any, about: About) -> Any:
         """Return a checked cell in the form in which a JSON Lines table stores it."""
         return cell
 
     @staticmethod
-    def warnings(cell: Any, about: dict[str, Any]) -> list[str]:
+    def warnings(cell: Any, about: About) -> list[str]:
         """Return what the sender of a checked cell should know, such as names that occur in no training row."""
         return []
 
     @staticmethod
-    def values(cell: Any, about: dict[str, Any]) -> int:
+    def values(cell: Any, about: About) -> int:
         """Return how many pixels, features, or characters a network reads for a checked cell."""
         raise NotImplementedError
 
     @staticmethod
-    def example(about: dict[str, Any]) -> Any:
+    def example(about: About) -> Any:
         """Return an example of a request's cell."""
         raise NotImplementedError
 
     # Descriptions and drift.
 
     @staticmethod
-    def described(about: dict[str, Any]) -> str:
+    def described(about: About) -> str:
         """Describe the cell of a request, and how the model preprocesses it."""
         raise NotImplementedError
 
     @staticmethod
-    def quantities(items: Any, about: dict[str, Any]) -> dict[str, float]:
+    def quantities(items: Any, about: About) -> dict[str, float]:
         """Return numbers that describe the prepared items of one row, for detecting drift."""
         raise NotImplementedError
 
     @staticmethod
-    def unknown(items: Any, about: dict[str, Any]) -> dict[str, float]:
+    def unknown(items: Any, about: About) -> dict[str, float]:
         """Return for each column the fraction of values that are empty or occur in no training row."""
         return {}
 
     @staticmethod
-    def unknown_alone(
-        path: Path, about: dict[str, Any], groups: "np.ndarray | None", *, lists: bool
-    ) -> dict[str, "np.ndarray"]:
+    def unknown_alone(path: Path, about: About, groups: "np.ndarray | None", *, lists: bool) -> dict[str, "np.ndarray"]:
         """Return what `unknown` would be for each row of a stored table (n,) if its group were not in training.
 
         Args:
@@ -242,7 +242,7 @@ class InputType:
         return {}
 
     @staticmethod
-    def ranges(path: Path, about: dict[str, Any], *, lists: bool) -> dict[str, tuple[float, float]]:
+    def ranges(path: Path, about: About, *, lists: bool) -> dict[str, tuple[float, float]]:
         """Return the smallest and the largest value in a stored table for each quantity that has a range."""
         return {}
 
@@ -252,7 +252,7 @@ class InputType:
         return []
 
 
-def type_of(about: dict[str, Any]) -> type[InputType]:
+def type_of(about: About) -> type[InputType]:
     """Return the type of a network's input, given its `recipe["input"]`.
 
     >>> type_of({"kind": "text"}).name
@@ -324,7 +324,7 @@ class Inputs:
         device: the device of batches.
     """
 
-    about: dict[str, Any]
+    about: About
     items: Any
     counts: Tensor | None = None
     device: Any = "cpu"
@@ -368,19 +368,17 @@ class Inputs:
 
     def parts(self) -> Iterator[Tensor]:
         """Yield all items in order, in batches of `at_once`."""
-        yield from map(self.take, self._numbers())
+        numbers = torch.arange(len(self.items)).split(self.at_once)
+        for position, piece in enumerate(numbers, 1):
+            items = self.take(piece)
+            if position < len(numbers) and hasattr(self.items, "ahead"):
+                self.items.ahead(numbers[position])
+            yield items
 
     @property
     def at_once(self) -> int:
         """How many items to put into a network's batch outside training."""
         return self.type.at_once(self)
-
-    def _numbers(self) -> Iterator[Tensor]:
-        numbers = torch.arange(len(self.items)).split(self.at_once)
-        for position, piece in enumerate(numbers):
-            yield piece
-            if position + 1 < len(numbers) and hasattr(self.items, "ahead"):
-                self.items.ahead(numbers[position + 1])
 
     def of_rows(self, values: Tensor) -> Tensor:
         """Return the mean over the items of each row (n, ...) of values computed for each item (m, ...)."""

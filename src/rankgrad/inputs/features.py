@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.feature_names import columns_of, fills_of, is_empty, numbers_of, places_of_values, title_of
-from rankgrad.inputs._base import Inputs, InputType, as_list, check_numbers, check_range, in_json
+from rankgrad.inputs._base import About, Inputs, InputType, as_list, check_numbers, check_range, in_json
 from rankgrad.lookup import listed
 from rankgrad.numbers import writing_of
 from rankgrad.plain_text import emptied
@@ -33,7 +33,7 @@ def of_tensor(vectors: Tensor, names: list[str] | None = None) -> Inputs:
 
     Requests later have the same precision as the training data: float32, or `precision: float64`.
     """
-    about: dict[str, Any] = {"kind": "features", "count": vectors.shape[1], "names": names}
+    about: About = {"kind": "features", "count": vectors.shape[1], "names": names}
     if vectors.dtype == torch.float64:
         return Inputs(about | {"precision": "float64"}, vectors)
     return Inputs(about, vectors.float())
@@ -66,11 +66,9 @@ class Features(InputType):
     def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
         import pyarrow as pa
 
-        from rankgrad.io.parquet import flat, matrix, read_table, said
+        from rankgrad.io.parquet import matrix, read_column, said
 
-        column, counts = read_table(path, ["features"])["features"], None
-        if lists:
-            column, counts = flat(column)
+        column, counts = read_column(path, "features", lists=lists)
         vectors = matrix(pa.table({"features": column}), "features", path=path)
         vectors = vectors if vectors.is_floating_point() else vectors.double()
         return of_tensor(vectors, said(path, "features")), counts
@@ -80,22 +78,22 @@ class Features(InputType):
         """Return facts about each vector; for queries, the largest or worst over their documents."""
         import pandas as pd
 
-        from rankgrad.io.parquet import flat, list_lengths, read_table
+        from rankgrad.io.parquet import flat, read_column
 
-        column = read_table(path, ["features"])["features"]
-        vectors = flat(column)[0] if lists else column
-        rows = np.split(flat(vectors)[0].to_numpy(), np.cumsum(list_lengths(vectors))[:-1])
-        facts = {
-            "features": np.array([len(row) for row in rows]),
-            "finite_features": np.array([np.isfinite(row).all() for row in rows]),
-            "largest_feature": np.array([np.abs(row).max(initial=0.0) for row in rows]),
-        }
-        if lists:
-            sizes = list_lengths(column)
-            starts = np.cumsum(sizes) - sizes
-            worst = {name: np.logical_and if name == "finite_features" else np.maximum for name in facts}
-            facts = {name: worst[name].reduceat(values, starts) for name, values in facts.items()}
-        return pd.DataFrame(facts)
+        vectors, counts = read_column(path, "features", lists=lists)
+        numbers, widths = flat(vectors)
+        rows = np.split(numbers.to_numpy(), np.cumsum(widths.numpy())[:-1])
+        facts = pd.DataFrame(
+            {
+                "features": [len(row) for row in rows],
+                "finite_features": [np.isfinite(row).all() for row in rows],
+                "largest_feature": [np.abs(row).max(initial=0.0) for row in rows],
+            }
+        )
+        if counts is None:
+            return facts
+        worst = {"features": "max", "finite_features": "min", "largest_feature": "max"}
+        return facts.groupby(np.repeat(np.arange(len(counts)), counts.numpy())).agg(worst)
 
     @staticmethod
     def expected(*, size: int | None) -> dict[str, Any]:
@@ -113,7 +111,7 @@ class Features(InputType):
         return {"features": inputs.about["count"]}
 
     @staticmethod
-    def check(about: dict[str, Any]) -> None:
+    def check(about: About) -> None:
         count, names = about.get("count"), about.get("names")
         if type(count) is not int or not 1 <= count < NUMBERS:
             raise ValueError(f"input.count is {count!r:.60}, expected a whole number from 1 to {NUMBERS - 1:,}")
@@ -138,23 +136,23 @@ class Features(InputType):
         return numbers
 
     @staticmethod
-    def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> Tensor:
+    def prepared(cells: list[Any], about: About, *, where: str) -> Tensor:
         """Return vectors (n, k) from lists of numbers, or from mappings by names of features."""
         rows = [_ordered(cell, about, where) for cell in cells]
         if (wrong := next((len(row) for row in rows if len(row) != about["count"]), None)) is not None:
             raise ValueError(f"{where}: {wrong} features, expected {about['count']}")
         kind = torch.float64 if about.get("precision") == "float64" else torch.float32
         vectors = torch.tensor(rows, dtype=kind).view(-1, about["count"])
-        if not _finite(vectors).all():
+        if not vectors.float().isfinite().all():  # float64 can then hold their squares
             raise ValueError(f"{where}: a feature is not finite in float32, expected finite numbers")
         return vectors
 
     @staticmethod
-    def written(cell: Any, about: dict[str, Any]) -> list[float]:
+    def written(cell: Any, about: About) -> list[float]:
         return _ordered(cell, about, "")
 
     @staticmethod
-    def warnings(cell: Any, about: dict[str, Any]) -> list[str]:
+    def warnings(cell: Any, about: About) -> list[str]:
         """Return a warning for each name that has no feature, or that all features are empty.
 
         >>> Features.warnings({"age": None}, {"count": 2, "names": ["age[empty=50.0]", "age[empty]"]})
@@ -172,17 +170,17 @@ class Features(InputType):
         return warnings
 
     @staticmethod
-    def values(cell: Any, about: dict[str, Any]) -> int:
+    def values(cell: Any, about: About) -> int:
         names = cell.values() if isinstance(cell, Mapping) else ()
         # A network reads all features, even if a request has only few of them.
         return max(len(cell), about["count"]) + sum(len(name) for name in names if isinstance(name, str))
 
     @staticmethod
-    def example(about: dict[str, Any]) -> list[float]:
+    def example(about: About) -> list[float]:
         return [0.0] * about["count"]
 
     @staticmethod
-    def described(about: dict[str, Any]) -> str:
+    def described(about: About) -> str:
         """Describe a vector, with the names of its features; `(date)` follows those of dates.
 
         >>> Features.described({"count": 2, "names": ["age", "price"]})
@@ -201,11 +199,11 @@ class Features(InputType):
         return f"{what}, raw{listed_names}"
 
     @staticmethod
-    def quantities(items: Tensor, about: dict[str, Any]) -> dict[str, float]:
+    def quantities(items: Tensor, about: About) -> dict[str, float]:
         return dict(zip(_titles(about), items.double().mean(0).tolist(), strict=True))
 
     @staticmethod
-    def unknown(items: Tensor, about: dict[str, Any]) -> dict[str, float]:
+    def unknown(items: Tensor, about: About) -> dict[str, float]:
         """Return for each column the fraction of names or letters, or of texts of words, that have no feature.
 
         >>> about = {"count": 3, "names": ["km", "brand=bmw", "brand=vw"]}
@@ -219,9 +217,7 @@ class Features(InputType):
         return fractions
 
     @staticmethod
-    def unknown_alone(
-        path: Path, about: dict[str, Any], groups: np.ndarray | None, *, lists: bool
-    ) -> dict[str, np.ndarray]:
+    def unknown_alone(path: Path, about: About, groups: np.ndarray | None, *, lists: bool) -> dict[str, np.ndarray]:
         inputs, counts = Features.read(path, lists=lists, threads=1, memory=0.0)
         sizes = np.ones(len(inputs.items), int) if counts is None else counts.numpy()
         numbers = np.arange(len(sizes)) if groups is None else np.unique(groups, return_inverse=True)[1]
@@ -238,22 +234,17 @@ class Features(InputType):
         return fractions
 
     @staticmethod
-    def ranges(path: Path, about: dict[str, Any], *, lists: bool) -> dict[str, tuple[float, float]]:
+    def ranges(path: Path, about: About, *, lists: bool) -> dict[str, tuple[float, float]]:
         inputs, _ = Features.read(path, lists=lists, threads=1, memory=0.0)
         low, high = inputs.items.double().aminmax(dim=0)
         return dict(zip(_titles(about), zip(low.tolist(), high.tolist(), strict=True), strict=True))
 
 
-def _titles(about: dict[str, Any]) -> list[str]:
+def _titles(about: About) -> list[str]:
     """Return the readable name of each feature."""
     first = about.get("lowest", 0)  # as in SVMlight, which has no names
     numbered = [f"feature {number}" for number in range(first, first + about["count"])]
     return [*map(title_of, about.get("names") or numbered)]
-
-
-def _finite(vectors: Tensor) -> Tensor:
-    """Return which vectors (n,) are finite in float32, so that float64 can hold their squares."""
-    return vectors.float().isfinite().all(1)
 
 
 @lru_cache(maxsize=100)
@@ -263,7 +254,7 @@ def _log_unknown(column: str, value: str) -> None:
 
 
 def _ordered(
-    cell: Any, about: dict[str, Any], where: str, *, unknown: Callable[[str, str], object] = _log_unknown
+    cell: Any, about: About, where: str, *, unknown: Callable[[str, str], object] = _log_unknown
 ) -> list[float]:
     """Return the numbers of a vector in training order; `unknown` is called as in `feature_names.numbers_of`."""
     names = about.get("names")

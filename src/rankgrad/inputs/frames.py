@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.inputs._base import Inputs, as_list
+from rankgrad.inputs import image
+from rankgrad.inputs._base import About, Inputs, as_list
 from rankgrad.inputs.image import PIXELS, Image
 
 if TYPE_CHECKING:
@@ -18,10 +19,9 @@ __all__ = ["Frames", "of_tensor"]
 
 def of_tensor(frames: Tensor) -> Inputs:
     """Return frames of clips (n, frames, [colors,] height, width), uint8, as inputs."""
-    counts, frames = torch.full((len(frames),), frames.shape[1]), frames.flatten(0, 1)
-    frames = frames.unsqueeze(1) if frames.dim() == 3 else frames
-    sizes = dict(zip(("colors", "height", "width"), map(int, frames.shape[1:]), strict=True))
-    return Inputs({"kind": "frames", **sizes}, frames, counts)
+    pictures = image.of_tensor(frames.flatten(0, 1))
+    counts = torch.full((len(frames),), frames.shape[1])
+    return Inputs(pictures.about | {"kind": "frames"}, pictures.items, counts)
 
 
 class Frames(Image):
@@ -45,13 +45,6 @@ class Frames(Image):
         return pa.list_(Image.stored())
 
     @staticmethod
-    def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
-        from rankgrad.inputs._stored import read_pictures
-
-        items, sizes, counts = read_pictures(path, "frames", threads=threads, memory=memory)
-        return Inputs({"kind": "frames", **sizes}, items, counts), None
-
-    @staticmethod
     def shown(column: "pa.ChunkedArray", *, path: Path, threads: int) -> list[np.ndarray]:
         """Return the first frame of each clip."""
         import pyarrow as pa
@@ -64,7 +57,7 @@ class Frames(Image):
         return [Image.checked(frame, f"{place} {number}") for number, frame in enumerate(as_list(cell, place))]
 
     @staticmethod
-    def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> Tensor:
+    def prepared(cells: list[Any], about: About, *, where: str) -> Tensor:
         """Return the frames of one clip."""
         frames = cells[0]
         if len(frames) * about["height"] * about["width"] > PIXELS:  # they go through the network together
@@ -77,21 +70,21 @@ class Frames(Image):
         return torch.cat(pictures)
 
     @staticmethod
-    def gathered(rows: list[Tensor], about: dict[str, Any]) -> Inputs:
+    def gathered(rows: list[Tensor], about: About) -> Inputs:
         return Inputs(about, torch.cat(rows), torch.tensor([len(frames) for frames in rows]))
 
     @staticmethod
-    def written(cell: list[bytes], about: dict[str, Any]) -> list[str]:  # ty: ignore[incompatible-method-override]
+    def written(cell: list[bytes], about: About) -> list[str]:  # ty: ignore[incompatible-method-override]
         return [Image.written(frame, about) for frame in cell]
 
     @staticmethod
-    def values(cell: Any, about: dict[str, Any]) -> int:
+    def values(cell: Any, about: About) -> int:
         return len(cell) * about["height"] * about["width"]
 
     @staticmethod
-    def example(about: dict[str, Any]) -> list[bytes]:
+    def example(about: About) -> list[bytes]:
         return [Image.example(about)]
 
     @staticmethod
-    def described(about: dict[str, Any]) -> str:
+    def described(about: About) -> str:
         return Image.described(about).replace("an image", "the frames of a clip, each", 1)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
 from rankgrad.augmentation import warped
-from rankgrad.inputs._base import AT_ONCE, Inputs, InputType, in_json
+from rankgrad.inputs._base import AT_ONCE, About, Inputs, InputType, in_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,16 +62,27 @@ class Image(InputType):
 
         return IMAGE
 
-    @staticmethod
-    def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
+    @classmethod
+    def read(cls, path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
         from rankgrad.inputs._stored import read_pictures
 
-        items, sizes, counts = read_pictures(path, "image", threads=threads, memory=memory)
-        return Inputs({"kind": "image", **sizes}, items), counts
+        items, sizes, counts = read_pictures(path, cls.name, threads=threads, memory=memory)
+        about = {"kind": cls.name, **sizes}
+        return (Inputs(about, items, counts), None) if cls.sampled else (Inputs(about, items), counts)
 
     @classmethod
     def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":
-        return _photo_facts(path, cls.name, piece=cls.piece, threads=threads)
+        """Return for the photos of each row: files, number, a hash of the pixels, whether all decode, modes, sizes."""
+        import pandas as pd
+
+        from rankgrad.io.parquet import parquet_file
+
+        rows: list[dict[str, Any]] = []
+        with parquet_file(path) as file, ThreadPoolExecutor(threads) as pool:
+            for batch in file.iter_batches(batch_size=cls.piece, columns=[cls.name]):
+                cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
+                rows += pool.map(_facts_of, cells)
+        return pd.DataFrame(rows)
 
     @staticmethod
     def expected(*, size: int | None) -> dict[str, Any]:
@@ -91,7 +102,7 @@ class Image(InputType):
         return {"colors": inputs.about["colors"]}
 
     @staticmethod
-    def check(about: dict[str, Any]) -> None:
+    def check(about: About) -> None:
         if (colors := about.get("colors")) not in (1, 3) or type(colors) is not int:
             raise ValueError(f"input.colors is {colors!r:.60}, expected 1 or 3")
         for name in ("height", "width"):
@@ -122,7 +133,7 @@ class Image(InputType):
             raise ValueError(f"{place}: {error}") from error
 
     @staticmethod
-    def prepared(cells: list[bytes], about: dict[str, Any], *, where: str) -> Tensor:
+    def prepared(cells: list[bytes], about: About, *, where: str) -> Tensor:
         """Return pictures (n, colors, height, width), rotated upright and resized, gray or RGB as in training."""
         size, names = (about["width"], about["height"]), [where]
         if len(cells) > 1:
@@ -138,15 +149,15 @@ class Image(InputType):
         return images.unsqueeze(1) if images.dim() == 3 else images
 
     @staticmethod
-    def written(cell: bytes, about: dict[str, Any]) -> Any:
+    def written(cell: bytes, about: About) -> Any:
         return f"data:;base64,{b64encode(cell).decode()}"
 
     @staticmethod
-    def values(cell: Any, about: dict[str, Any]) -> int:
+    def values(cell: Any, about: About) -> int:
         return about["height"] * about["width"]
 
     @staticmethod
-    def example(about: dict[str, Any]) -> Any:
+    def example(about: About) -> Any:
         from PIL import Image as Pillow
 
         picture = BytesIO()
@@ -154,7 +165,7 @@ class Image(InputType):
         return picture.getvalue()
 
     @staticmethod
-    def described(about: dict[str, Any]) -> str:
+    def described(about: About) -> str:
         colors = "gray" if about["colors"] == 1 else "RGB"
         how = "padded to a square" if about.get("pad") else "cut to the middle"
         return (
@@ -163,7 +174,7 @@ class Image(InputType):
         )
 
     @staticmethod
-    def quantities(items: Tensor, about: dict[str, Any]) -> dict[str, float]:
+    def quantities(items: Tensor, about: About) -> dict[str, float]:
         """Return means over images (n, colors, height, width), uint8; ink is the fraction of pixels above one half."""
         gray = items.float().mean(1, keepdim=True) / 255
         edges = conv2d(pad(gray, (1, 1, 1, 1), mode="replicate"), LAPLACE)
@@ -177,7 +188,7 @@ class Image(InputType):
 
 
 def picture(
-    encoded: bytes | Path | None,
+    encoded: bytes | None,
     *,
     colors: int,
     where: str,
@@ -188,7 +199,7 @@ def picture(
     """Return the pixels of one upright picture, gray (1, height, width) or RGB (1, 3, height, width), uint8.
 
     Args:
-        encoded: the bytes of a picture, or its file.
+        encoded: the bytes of a picture.
         colors: 1 or 3.
         where: the beginning of the error message.
         size: width and height, see `rankgrad.io.pictures.open_photo`.
@@ -205,20 +216,6 @@ def picture(
     shown = open_photo(encoded, size, "L" if colors == 1 else "RGB", where=where, pad=whole)
     pixels = np.array(Pillow.open(BytesIO(as_jpeg(shown))) if stored == "JPEG" else shown)
     return torch.from_numpy(pixels if colors == 1 else pixels.transpose(2, 0, 1).copy()).unsqueeze(0)
-
-
-def _photo_facts(path: Path, column: str, *, piece: int, threads: int) -> "pd.DataFrame":
-    """Return for the photos of each row: files, number, a hash of the pixels, whether all decode, modes, and sizes."""
-    import pandas as pd
-
-    from rankgrad.io.parquet import parquet_file
-
-    rows: list[dict[str, Any]] = []
-    with parquet_file(path) as file, ThreadPoolExecutor(threads) as pool:
-        for batch in file.iter_batches(batch_size=piece, columns=[column]):
-            cells = [cell if isinstance(cell, list) else [cell] for cell in batch.column(0).to_pylist()]
-            rows += pool.map(_facts_of, cells)
-    return pd.DataFrame(rows)
 
 
 def _facts_of(photos: list[dict[str, Any] | None]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankgrad.inputs._base import AT_ONCE, Inputs, InputType, in_json
+from rankgrad.inputs._base import AT_ONCE, About, Inputs, InputType, in_json
 from rankgrad.plain_text import PAIR, tokens_of, words_of
 from rankgrad.vocabulary import Vocabulary
 
@@ -50,14 +50,13 @@ class Text(InputType):
 
         return pa.string()
 
-    @staticmethod
-    def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
-        from rankgrad.io.parquet import flat, read_table
+    @classmethod
+    def read(cls, path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
+        from rankgrad.io.parquet import read_column
 
-        column, counts = read_table(path, ["text"])["text"], None
-        if lists:
-            column, counts = flat(column)
-        return of_strings(column.to_pylist()), counts
+        column, counts = read_column(path, cls.name, lists=lists)
+        about = {"kind": cls.name}
+        return Inputs(about, cls.prepared(column.to_pylist(), about, where="")), counts
 
     @classmethod
     def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":
@@ -65,9 +64,8 @@ class Text(InputType):
 
         from rankgrad.io.parquet import read_table
 
-        cells = read_table(path, ["text"])["text"].to_pylist()
-        rows = [[cell] if isinstance(cell, str) else cell or [""] for cell in cells]
-        return pd.DataFrame({"characters": [min(map(len, row)) for row in rows]})
+        cells = read_table(path, [cls.name])[cls.name].to_pylist()
+        return pd.DataFrame({"characters": [*map(_shortest, cells)]})
 
     @staticmethod
     def expected(*, size: int | None) -> dict[str, Any]:
@@ -83,7 +81,7 @@ class Text(InputType):
         return {"words": [word for word in words if word != PAIR]}
 
     @staticmethod
-    def check(about: dict[str, Any]) -> None:
+    def check(about: About) -> None:
         """Check nothing: `about` of texts has no sizes or names."""
 
     @staticmethod
@@ -113,32 +111,41 @@ class Text(InputType):
         return cell
 
     @staticmethod
-    def prepared(cells: list[Any], about: dict[str, Any], *, where: str) -> list[str]:
+    def prepared(cells: list[Any], about: About, *, where: str) -> list[str]:
         return cells
 
     @staticmethod
-    def gathered(rows: list[list[str]], about: dict[str, Any]) -> Inputs:
+    def gathered(rows: list[list[str]], about: About) -> Inputs:
         return Inputs(about, [text for texts in rows for text in texts])
 
     @staticmethod
-    def values(cell: Any, about: dict[str, Any]) -> int:
+    def values(cell: Any, about: About) -> int:
         if len(cell) > CHARACTERS:
             raise ValueError(f"a text has {len(cell):,} characters, expected at most {CHARACTERS:,}")
         return len(cell)
 
     @staticmethod
-    def example(about: dict[str, Any]) -> Any:
+    def example(about: About) -> Any:
         return "word"
 
     @staticmethod
-    def described(about: dict[str, Any]) -> str:
+    def described(about: About) -> str:
         return "a text"
 
     @staticmethod
-    def quantities(items: list[str], about: dict[str, Any]) -> dict[str, float]:
+    def quantities(items: list[str], about: About) -> dict[str, float]:
         words = [len(words_of(text)) for text in items]
         return {"characters": float(np.mean([len(text) for text in items])), "words": float(np.mean(words))}
 
     @staticmethod
     def texts(items: list[str]) -> list[str]:
         return items
+
+
+def _shortest(cell: Any) -> int:
+    """Return the length of the shortest text in a cell, which may be a list of texts or of pairs; 0 for an empty one.
+
+    >>> _shortest([["red", "a lamp"], ["red", "one"]]), _shortest(None)
+    (3, 0)
+    """
+    return len(cell) if isinstance(cell, str) else min(map(_shortest, cell or [""]))

@@ -3,15 +3,12 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from rankgrad.inputs._base import Inputs, as_list
+from rankgrad.inputs._base import About, Inputs, as_list
 from rankgrad.inputs.text import Text
 from rankgrad.plain_text import PAIR
 from rankgrad.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 __all__ = ["TextPair"]
@@ -28,10 +25,6 @@ class TextPair(Text):
     columns = 2
 
     @staticmethod
-    def fits(cells: list[Any]) -> bool:
-        return False  # a pair needs two columns
-
-    @staticmethod
     def from_table(columns: list[str], cells: Any) -> Any:
         return cells.texts(columns)
 
@@ -40,27 +33,6 @@ class TextPair(Text):
         import pyarrow as pa
 
         return pa.list_(pa.string(), 2)
-
-    @staticmethod
-    def read(path: Path, *, lists: bool, threads: int, memory: float) -> tuple[Inputs, Tensor | None]:
-        from rankgrad.io.parquet import flat, read_table
-
-        column, counts = read_table(path, ["text_pair"])["text_pair"], None
-        if lists:
-            column, counts = flat(column)
-        return Inputs({"kind": "text_pair"}, [*map(_joined, column.to_pylist())]), counts
-
-    @classmethod
-    def facts(cls, path: Path, *, lists: bool, threads: int) -> "pd.DataFrame":
-        import pandas as pd
-
-        from rankgrad.io.parquet import read_table
-
-        shortest = []
-        for cell in read_table(path, ["text_pair"])["text_pair"].to_pylist():
-            pairs = cell if lists else [cell]
-            shortest.append(min(len(text or "") for pair in pairs for text in pair or [""]))
-        return pd.DataFrame({"characters": shortest})
 
     @staticmethod
     def runtime(inputs: Inputs) -> dict[str, Any]:
@@ -78,22 +50,18 @@ class TextPair(Text):
         return [Text.checked(text, f"{place}, text {number}") for number, text in enumerate(texts, 1)]
 
     @staticmethod
-    def prepared(cells: list[list[str]], about: dict[str, Any], *, where: str) -> list[str]:
-        return [_joined(texts) for texts in cells]
+    def prepared(cells: list[list[str]], about: About, *, where: str) -> list[str]:
+        return [PAIR.join(text.replace(PAIR, " ") for text in texts) for texts in cells]
 
     @staticmethod
-    def values(cell: list[str], about: dict[str, Any]) -> int:
+    def values(cell: list[str], about: About) -> int:
         return sum(Text.values(text, about) for text in cell)
 
     @staticmethod
-    def example(about: dict[str, Any]) -> list[str]:
+    def example(about: About) -> list[str]:
         return ["word", "another word"]
 
     @staticmethod
-    def described(about: dict[str, Any]) -> str:
+    def described(about: About) -> str:
         columns = about.get("columns") or ()
         return f"a list of two texts, {' and '.join(columns)}" if len(columns) == 2 else "a list of two texts"
-
-
-def _joined(texts: list[str]) -> str:
-    return PAIR.join(text.replace(PAIR, " ") for text in texts)

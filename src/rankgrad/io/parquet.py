@@ -40,6 +40,7 @@ __all__ = [
     "matrix",
     "parquet_file",
     "ragged_lists",
+    "read_column",
     "read_table",
     "said",
 ]
@@ -94,6 +95,12 @@ def read_table(path: str | Path, columns: Sequence[str]) -> pa.Table:
         raise ValueError(f"{path}: expected one column {listed(missing)}; the file has {listed(names)}")
     with parquet_file(path) as file:
         return file.read(list(columns))
+
+
+def read_column(path: str | Path, name: str, *, lists: bool) -> "tuple[pa.ChunkedArray, Tensor | None]":
+    """Read a column; with `lists`, return the concatenated values of its lists, and the length of each list (n,)."""
+    column = read_table(path, [name])[name]
+    return flat(column) if lists else (column, None)
 
 
 def encode_images(images: np.ndarray, *, threads: int) -> pa.Array:

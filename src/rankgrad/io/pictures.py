@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from io import BytesIO
-from pathlib import Path
 
 from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
@@ -126,11 +125,11 @@ def turned(image: Image.Image) -> Image.Image:
 
 
 @contextmanager
-def opened(encoded: bytes | Path | None, *, where: str = "") -> Generator[Image.Image]:
+def opened(encoded: bytes | None, *, where: str = "") -> Generator[Image.Image]:
     """Open an image and read only its header; turn any error into a ValueError with the same wording.
 
     Args:
-        encoded: the bytes of one of `FORMATS`, or a file with them.
+        encoded: the bytes of one of `FORMATS`.
         where: beginning of the error message.
 
     Raises:
@@ -138,8 +137,7 @@ def opened(encoded: bytes | Path | None, *, where: str = "") -> Generator[Image.
             to gigabytes.
     """
     try:
-        source = encoded if isinstance(encoded, Path) else BytesIO(encoded or b"")
-        with Image.open(source, formats=FORMATS) as image:
+        with Image.open(BytesIO(encoded or b""), formats=FORMATS) as image:
             if image.width * image.height > PHOTO_PIXELS:
                 raise ValueError(f"{image.width} x {image.height} pixels")
             check_plain(image)
@@ -154,7 +152,7 @@ def opened(encoded: bytes | Path | None, *, where: str = "") -> Generator[Image.
 
 
 def open_photo(
-    encoded: bytes | Path | None,
+    encoded: bytes | None,
     size: tuple[int, int] | int | None,
     mode: str = "RGB",
     *,

@@ -9,7 +9,7 @@ from rankgrad import lookup
 from rankgrad.numbers import ORDERS
 from rankgrad.plain_text import NAME, parsed_json
 
-__all__ = ["folder_of", "image_of", "name_of", "recipe_of"]
+__all__ = ["folder_of", "name_of", "recipe_of"]
 
 FOLDERS = ("models", "sorters")  # folders of the package with the classes of models
 FEATURE = 2 * NAME + 50  # longest feature name in characters: a column, a value, and the position of a letter
@@ -29,12 +29,11 @@ def name_of(seed: int, fold: int | None) -> str:
     return f"seed{seed}-fold{fold}" if fold else f"seed{seed}"
 
 
-def folder_of(path: str | Path, *, fold: int | None = None) -> Path:
+def folder_of(path: str | Path) -> Path:
     """Return the folder of a model's files; for a run, the folder of its best seed on validation.
 
     Args:
         path: a folder from `save_model`, or a run's folder (`models/runs/<run>`), whose `run.json` names the best seed.
-        fold: see `name_of`.
     """
     path, file = Path(path), Path(path) / "run.json"
     if not file.is_file():
@@ -45,7 +44,7 @@ def folder_of(path: str | Path, *, fold: int | None = None) -> Path:
             raise TypeError(f"best is {reprlib.repr(best)}, expected the number of a seed")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{file}: not the record of a run ({error}); recreate it with `dvc repro`") from error
-    return path / name_of(best, fold)
+    return path / name_of(best, None)
 
 
 def recipe_of(path: str | Path) -> dict[str, Any]:
@@ -123,20 +122,3 @@ def _check_names(key: str, names: Any, *, longest: int = NAME) -> None:
             )
     if len(set(names)) < len(names):
         raise ValueError(f"model.json: {key} has a name twice, expected distinct names")
-
-
-def image_of(recipe: dict[str, Any], *, where: object) -> dict[str, int]:
-    """Return `colors`, `height` and `width` of the images that a model was trained on.
-
-    Raises:
-        ValueError: the model was not trained on images; the message begins with `where`.
-
-    >>> image_of({"name": "network", "args": {}, "input": {"kind": "text"}}, where="models/words")
-    Traceback (most recent call last):
-    ...
-    ValueError: models/words: a model for text, expected one for images
-    """
-    kind = recipe["input"]["kind"]
-    if not lookup.find("inputs", kind).pictures:
-        raise ValueError(f"{where}: a model for {kind}, expected one for images")
-    return {key: recipe["input"][key] for key in ("colors", "height", "width")}

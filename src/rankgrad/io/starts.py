@@ -89,7 +89,8 @@ def _encoder(folder: Path) -> Path | None:
 def _sources(backbone: Any, captions: Any, path: Path) -> list[tuple[Any, Path]]:
     """Return the backbones for which a start has weights, and the file of each."""
     encoders = [encoder for encoder in (backbone, captions) if hasattr(encoder, "files")]
-    folder, text = folder_of(path), _encoder(folder_of(path))
+    folder = folder_of(path)
+    text = _encoder(folder)
     if path.suffix == ".safetensors":
         sources = [(backbone, path)]
     elif (folder / "model.json").is_file():

@@ -1,15 +1,17 @@
 """Write values as JSON and text that every program can read: without NaN, dates, or bytes in JSON, as valid UTF-8."""
 
 import json
+import logging
 import math
 import re
 import unicodedata
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from rankgrad.plain_text import text_of_bytes
 
-__all__ = ["as_json", "as_text", "encodable", "printable", "without_formula"]
+__all__ = ["as_json", "as_text", "encodable", "log_once", "printable", "without_formula"]
 
 # Text that spreadsheets run as a formula, which may start programs; -5 and +4.5e3 are numbers.
 FORMULA = re.compile(r"[\t\r\n]|\s*[=@]|\s*[+-](?=.)(?![\d.,]+(e[+-]?\d+)?\s*$)", re.IGNORECASE)
@@ -37,6 +39,12 @@ def printable(text: str) -> str:
         ascii(letter)[1:-1] if unicodedata.category(letter) in ("Cc", "Cs") or letter in TURNS else letter
         for letter in text
     )
+
+
+@lru_cache(maxsize=100)
+def log_once(line: str) -> None:
+    """Log a warning once, even if a file is read several times, or several rows have the same reason."""
+    logging.warning("%s", line)
 
 
 def without_formula(text: str) -> str:
@@ -74,9 +82,7 @@ def as_json(value: Any, *, ascii: bool = True, **options: Any) -> str:
     >>> as_json("caf\udce9", ascii=False)
     '"caf\\udce9"'
     """
-    plain = _plain(value)
-    text = json.dumps(plain, ensure_ascii=ascii, allow_nan=False, **options)
-    return text if ascii or encodable(text) == text else json.dumps(plain, allow_nan=False, **options)
+    return encodable(json.dumps(_plain(value), ensure_ascii=ascii, allow_nan=False, **options))
 
 
 def _plain(value: Any) -> Any:

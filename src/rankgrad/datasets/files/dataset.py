@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from rankgrad.datasets.files.expected import Expectations
 from rankgrad.inputs import InputType
 
 if TYPE_CHECKING:
@@ -98,6 +99,6 @@ class Dataset(Protocol):
         """
         ...
 
-    def expected(self, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
+    def expected(self, rows: dict[str, int], *, size: int | None) -> Expectations:
         """Return the expectations for facts, see `rankgrad.datasets.files.expected`, given the rows of each split."""
         ...

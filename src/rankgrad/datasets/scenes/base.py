@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rankgrad.datasets.files.dataset import Reading
-from rankgrad.datasets.files.expected import between, in_set, joined, rows_of, unique
+from rankgrad.datasets.files.expected import Expectations, between, in_set, joined, rows_of, unique
 from rankgrad.datasets.scenes import drawing, layout, measures
 from rankgrad.datasets.scenes.digits import CLASSES, DIGITS_OF, Digits, read
 from rankgrad.inputs import InputType
@@ -131,7 +131,7 @@ class Scenes:
         """Return further facts to check, one row per scene."""
         return {}
 
-    def expected(self, rows: dict[str, int], *, size: int | None = None) -> dict[str, list[dict[str, Any]]]:
+    def expected(self, rows: dict[str, int], *, size: int | None = None) -> Expectations:
         """Return the expectations for scenes and for boxes, see `rankgrad.datasets.files.expected`.
 
         Args:
@@ -171,17 +171,6 @@ class Scenes:
     def name(self) -> str:
         """The name of the dataset's file, which the params use."""
         return type(self).__module__.rpartition(".")[2]
-
-    def deliveries(self, *, snapshot: int, growth: float) -> dict[str, list[int]]:
-        """Return the number of rows of each split by delivery: the first, then new training rows in later ones.
-
-        Args:
-            snapshot: number of deliveries.
-            growth: new rows of a snapshot, as a fraction of `rows.train`.
-        """
-        new = 2 * max(1, round(self.rows["train"] * growth / 2))  # an even number, since captions come in twins
-        later = {"train": [new] * (snapshot - 1)}
-        return {split: [rows, *later.get(split, [])] for split, rows in self.rows.items()}
 
     def tables(self, digits: Digits, split: str, counts: list[int], *, threads: int) -> Iterator[pa.Table]:
         """Draw a split in pieces, so that memory does not grow with the number of scenes.
@@ -234,7 +223,8 @@ class Scenes:
         fields = list(self.schema)[2:]
         stored = read_table(path, ["id", *(field.name for field in fields)])
         inputs, _ = self.input_type.read(path, lists=False, threads=threads, memory=math.inf)
-        images, ids = inputs.items.view(len(stored), *self._shape, *inputs.items.shape[2:]), stored["id"].to_numpy()
+        shape = () if self.frames == 1 else (self.frames,)
+        images, ids = inputs.items.view(len(stored), *shape, *inputs.items.shape[2:]), stored["id"].to_numpy()
         recipe = {field.name: _values(stored, field, path) for field in fields}
         scenes = {
             "side": np.full(len(ids), images.shape[-1]),
@@ -251,11 +241,6 @@ class Scenes:
                 columns["glyph_has_this_label"] = columns["glyph_class"] == slot.numpy()
             tables[name] = _indexed(columns, split=split, id=ids[row.numpy()], **{number: slot.numpy()})
         return tables
-
-    @property
-    def _shape(self) -> tuple[int, ...]:
-        """The leading dimensions of a scene's images: () for one, (frames,) for several."""
-        return () if self.frames == 1 else (self.frames,)
 
     def places(self, recipe: Recipe) -> tuple[Tensor, ...]:
         """Return sizes, tops, lefts, and glyphs of all boxes, with the (n, 10) columns of each type concatenated."""
@@ -294,7 +279,9 @@ class SceneRows:
 
     def __init__(self, scenes: Scenes, raw: Path, reading: Reading):
         self.scenes, self.digits, self.threads = scenes, read(raw), reading.threads
-        self.counts = scenes.deliveries(snapshot=reading.snapshot, growth=reading.growth)
+        new = 2 * max(1, round(scenes.rows["train"] * reading.growth / 2))  # even, since captions come in twins
+        self.counts = {split: [rows] for split, rows in scenes.rows.items()}  # by delivery
+        self.counts["train"] += [new] * (reading.snapshot - 1)
         self.total = sum(map(sum, self.counts.values()))
 
     def rows(self, split: str) -> Iterator[pa.Table]:

@@ -11,8 +11,6 @@ from rankgrad.datasets.scenes.digits import Digits
 
 __all__ = ["box_facts", "hashes", "largest_overlap", "ranks_follow"]
 
-PIECE = 256  # images to process at once, since their summed tables take eight bytes per pixel
-
 
 def hashes(images: Tensor) -> list[str]:
     """Return a hash of the pixels of each image (n, ...)."""
@@ -78,15 +76,12 @@ def box_facts(images: Tensor, digits: Digits, boxes: Sequence[Tensor]) -> tuple[
 
 
 def _ink(images: Tensor, row: Tensor, size: Tensor, top: Tensor, left: Tensor) -> Tensor:
-    """Return the sum of the pixels in each box (n,), from the corners of its image's summed table."""
-    canvas, ink = images.shape[-1], torch.zeros_like(row)
-    first_row, first_column = (start.floor().long().clamp(0, canvas) for start in (top, left))
-    last_row, last_column = ((start + size).ceil().long().clamp(0, canvas) for start in (top, left))
-    for start in range(0, len(images), PIECE):
-        summed = images[start : start + PIECE].long().cumsum(1).cumsum(2)
-        summed = torch.nn.functional.pad(summed, (1, 0, 1, 0))
-        in_piece = (row >= start) & (row < start + PIECE)
-        image, up, down = row[in_piece] - start, first_row[in_piece], last_row[in_piece]
-        for columns, sign in ((last_column[in_piece], 1), (first_column[in_piece], -1)):
-            ink[in_piece] += sign * (summed[image, down, columns] - summed[image, up, columns])
-    return ink
+    """Return the sum of the pixels in each box (n,)."""
+    canvas, pixels = images.shape[-1], images.numpy()
+    corners = torch.stack([top, left], 1)
+    firsts = corners.floor().long().clamp(0, canvas).tolist()
+    lasts = (corners + size.unsqueeze(1)).ceil().long().clamp(0, canvas).tolist()
+    sums = []
+    for image, (up, start), (down, end) in zip(row.tolist(), firsts, lasts, strict=True):
+        sums.append(int(pixels[image, up:down, start:end].sum()))
+    return torch.tensor(sums, dtype=torch.int64)

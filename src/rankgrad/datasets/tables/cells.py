@@ -356,7 +356,7 @@ def separator_of(names: Iterable[str]) -> str | None:
 # Dates, and rows that belong together.
 
 
-def as_days(sheet: Sheet, cells: pd.Series, order: str = "YMD") -> pd.Series:
+def as_days(sheet: Sheet, cells: pd.Series, order: str) -> pd.Series:
     """Return the days from 1970-01-01 to the date in each cell.
 
     Args:

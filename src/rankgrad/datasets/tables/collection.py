@@ -10,9 +10,9 @@ import pyarrow as pa
 from rankgrad.datasets.tables.cells import converted, has_word, missing_in
 from rankgrad.datasets.tables.files import read_sheet
 from rankgrad.datasets.tables.roles import TableOptions
-from rankgrad.datasets.tables.text import log_once
 from rankgrad.inputs.text import Text
 from rankgrad.io.parquet import read_table
+from rankgrad.io.written import log_once
 from rankgrad.lookup import listed
 from rankgrad.plain_text import spelled_alike, text_in
 
@@ -21,7 +21,7 @@ __all__ = ["collection_of", "passages_of"]
 HEAD = 1000  # rows by which the column of passages is recognized
 
 
-def passages_of(table: TableOptions, paths: list[Path], *, head: int | None = None) -> list[str]:
+def passages_of(table: TableOptions, paths: list[Path], *, head: int | None) -> list[str]:
     """Return the passages in the files of a collection, without empty ones.
 
     Args:

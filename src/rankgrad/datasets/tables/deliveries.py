@@ -181,6 +181,7 @@ class Deliveries:
     """The rows of a table, see `rankgrad.datasets.files.dataset.Source`.
 
     Attributes:
+        splits: the rows of the first delivery by split, with their truth.
         fitted: what was computed from the first delivery's training rows, see `fitted_to`; and names of categories
             that only later deliveries have.
         skipped: names of the rows that were left out while writing, by split.
@@ -199,11 +200,11 @@ class Deliveries:
         for later in self.later:
             self._require_new_names(later)
         first = self._first_rows
-        splits = {}
+        self.splits: dict[str, pd.DataFrame] = {}
         for split in table.splits:
             in_split = first[first["split"] == split]
-            splits[split] = with_truth(table, self.first.examples, in_split, learned=split == "train")
-        self.fitted = fitted_to(table, self.first.raw, self.first.examples, splits, reading)
+            self.splits[split] = with_truth(table, self.first.examples, in_split, learned=split == "train")
+        self.fitted = fitted_to(table, self.first.raw, self.first.examples, self.splits, reading)
         if table.has_names:
             later_rows = [self.first.examples.frame[self._is_later], *(later.examples.frame for later in self.later)]
             self.fitted |= with_later_names(table, self.first.examples, pd.concat(later_rows), self.fitted["features"])
@@ -230,9 +231,7 @@ class Deliveries:
 
     @cached_property
     def _first_numbers(self) -> dict[str, np.ndarray]:
-        first = self._first_rows
-        train = with_truth(self.table, self.first.examples, first[first["split"] == "train"], learned=True)
-        return numbers_learned(self.table, self.first.examples, train)
+        return numbers_learned(self.table, self.first.examples, self.splits["train"])
 
     @property
     def _first_rows(self) -> pd.DataFrame:
@@ -293,7 +292,7 @@ class Deliveries:
         for later in self.later if split == "train" else ():
             frame = with_truth(self.table, later.examples, later.examples.frame, learned=True)
             self.skipped[split] += later.examples.left_out
-            frame = self._without_held_out(frame, later.raw, split)
+            frame = self._without_held_out(frame, later.raw)
             if self.table.relevance or later.examples.are_numbered:  # queries return, and so do numbers
                 frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
             self._warn_of_later(later.examples, frame)
@@ -308,32 +307,25 @@ class Deliveries:
         Raises:
             ValueError: the first delivery has no row in the split.
         """
-        for_training = split == "train"
-        first = self._first_rows
-        in_split = first[first["split"] == split]
-        rows = with_truth(self.table, self.first.examples, in_split, learned=for_training)
+        rows = self.splits[split]
         if not len(rows) and (self.reading.folds is None or split == "gate"):  # folds join the other splits
             raise ValueError(
-                f"{self.first.raw}: none of its {len(first)} rows is in {split}; add rows, or choose a larger share"
+                f"{self.first.raw}: none of its {len(self._first_rows)} rows is in {split}; add rows, or choose a "
+                "larger share"
             )
-        if not (for_training and self.table.date):
+        if split != "train" or not self.table.date:
             return rows
-        later = self._later_rows(split)
+        examples = self.first.examples
+        later = with_truth(self.table, examples, examples.frame[self._is_later], learned=True)
+        self.skipped[split] += [name for name, number in examples.left_out.items() if number]
+        later = self._without_held_out(later, self.first.raw)
+        self._warn_of_later(examples, later)
         logging.info(
             "%s: %d training rows of later days, after %d of the first delivery", self.raw, len(later), len(rows)
         )
         return pd.concat([rows, later])
 
-    def _later_rows(self, split: str) -> pd.DataFrame:
-        """Return the rows of later dates, without those of groups that the first delivery holds out."""
-        examples = self.first.examples
-        later = with_truth(self.table, examples, examples.frame[self._is_later], learned=True)
-        self.skipped[split] += [name for name, number in examples.left_out.items() if number]
-        later = self._without_held_out(later, self.first.raw, split)
-        self._warn_of_later(examples, later)
-        return later
-
-    def _without_held_out(self, later: pd.DataFrame, raw: Path, split: str) -> pd.DataFrame:
+    def _without_held_out(self, later: pd.DataFrame, raw: Path) -> pd.DataFrame:
         """Return later rows without those of held-out groups, and those that repeat held-out rows."""
         held_out = self._held_out
         is_held_out = later["key"].isin(held_out["key"])
@@ -342,7 +334,7 @@ class Deliveries:
         if self.table.group is not None:
             is_held_out |= later["group"].isin(held_out["group"])
         if self.table.is_one_collection:
-            asked = _queries(held_out)
+            asked = {*held_out["truth"].explode().map(spelled_alike)}
             is_held_out |= later["truth"].map(lambda queries: not asked.isdisjoint(map(spelled_alike, queries)))
         if is_held_out.any():
             logging.warning(
@@ -354,22 +346,19 @@ class Deliveries:
         return later[~is_held_out]
 
     def _tables(self, delivery: Delivery, frame: pd.DataFrame, split: str) -> Iterator[pa.Table]:
-        """Yield examples as tables of the dataset's schema; `id` counts them from 0."""
+        """Yield examples as tables of the dataset's schema; `id` counts the rows of each; a stage renumbers them."""
         table, names = self.table, frame["name"]
         frame = encoded(table, delivery.examples, frame, self.fitted)
         self.skipped[split] += names.drop(frame.index).tolist()  # rows without a known label
         schema = table.schema_for(self.fitted)
-        first_id = 0
         for piece in self._pieces(delivery, frame, split):
-            next_id = first_id + len(piece)
-            columns = {"id": range(first_id, next_id), table.input: piece["input"], table.truth: piece["truth"]}
+            columns = {"id": range(len(piece)), table.input: piece["input"], table.truth: piece["truth"]}
             columns["key"] = piece["key"].map(shortened)
             arrays = []
             for field in schema:
                 values = columns.get(field.name, piece.get(field.name, []))
                 arrays.append(pa.array([*values], field.type))
             yield pa.table(arrays, schema=schema)
-            first_id = next_id
 
     def _pieces(self, delivery: Delivery, frame: pd.DataFrame, split: str) -> Iterator[pd.DataFrame]:
         """Yield examples in pieces, their pictures decoded; add the names of rows that are left out to `skipped`."""
@@ -392,11 +381,6 @@ class Deliveries:
                 "%d of %d rows left out, pictures are broken: %s", len(skipped), len(frame), ", ".join(skipped)
             )
             self.skipped[split] += skipped
-
-
-def _queries(rows: pd.DataFrame) -> set[str]:
-    """Return the queries of passages, by which passages are found."""
-    return {spelled_alike(query) for queries in rows["truth"] for query in queries}
 
 
 def _cut(frame: pd.DataFrame, rows: int) -> Iterator[pd.DataFrame]:

@@ -32,10 +32,9 @@ from rankgrad.datasets.tables.cells import (
 )
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
 from rankgrad.datasets.tables.roles import NAMED, NUMERIC, TableOptions
-from rankgrad.datasets.tables.text import log_once
 from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
-from rankgrad.io.written import as_json
+from rankgrad.io.written import as_json, log_once
 from rankgrad.lookup import listed
 from rankgrad.numbers import ORDERS
 from rankgrad.plain_text import key_in, name_in, parts_in, spelled_alike, text_in
@@ -81,7 +80,7 @@ class Examples(NamedTuple):
     are_numbered: bool = False
 
 
-def examples_of(table: TableOptions, sheet: Sheet, first_roles: Mapping[str, list[str]] | None = None) -> Examples:
+def examples_of(table: TableOptions, sheet: Sheet, first_roles: Mapping[str, list[str]] | None) -> Examples:
     """Return an example for each row of the files that has no missing value.
 
     Args:
@@ -289,14 +288,12 @@ class _Reader(NamedTuple):
                 if is_feature_name(name):
                     raise ValueError(f"{role}: column {name!r} is called like a feature made from a name; rename it")
         values: dict[str, Any] = {name: self._column(name) for name in columns}
-        for name in self.roles.get("categories", []):
-            values[name] = converted(self.sheet, self.cells[name], name_in)
-        for name in self.roles.get("letters", []):
-            values[name] = converted(self.sheet, self.cells[name], text_in)
-            advice = "; align the texts, or take the column as `text`"
-            require_alike(self.sheet, values[name], "letters", advice)
-        for name in self.roles.get("words", []):
-            values[name] = converted(self.sheet, self.cells[name], text_in)
+        for role in NAMED:
+            for name in self.roles.get(role, []):
+                values[name] = converted(self.sheet, self.cells[name], name_in if role == "categories" else text_in)
+                if role == "letters":
+                    advice = "; align the texts, or take the column as `text`"
+                    require_alike(self.sheet, values[name], "letters", advice)
         return series(pd.DataFrame(values, index=self.cells.index).to_dict("records"), self.cells.index)
 
 
@@ -408,12 +405,18 @@ def _grades(sheet: Sheet, cells: pd.Series, *, what: str) -> pd.Series:
     return grades
 
 
-def _captions(sheet: Sheet, cells: pd.DataFrame) -> pd.Series:
-    """Return the captions of each row from one or several columns; a cell may be a list of captions."""
-    captions = series([[] for _ in cells.index], cells.index)
+def _texts(sheet: Sheet, cells: pd.DataFrame) -> pd.Series:
+    """Return the texts of each row from one or several columns; a cell may be a list of texts, or empty."""
+    texts = series([[] for _ in cells.index], cells.index)
     for name in cells:
-        texts = converted(sheet, cells[name], partial(parts_in, separator="\0"))
-        captions += texts.map(lambda captions: [" ".join(text_in(text).split()) for text in captions])
+        filled = cells[name][~missing_in(cells[name], numeric=False)]
+        parts = converted(sheet, filled, partial(parts_in, separator="\0")).reindex(cells.index)
+        texts += parts.map(lambda cell: [*map(text_in, cell)] if isinstance(cell, list) else [])
+    return texts
+
+
+def _captions(sheet: Sheet, cells: pd.DataFrame) -> pd.Series:
+    captions = _texts(sheet, cells).map(lambda texts: [" ".join(text.split()) for text in texts])
     for row, sentences in captions.items():
         if not all(map(has_word, sentences)):
             raise ValueError(f"{sheet.place(row)}: a caption has no word: {sentences}; correct or remove the row")
@@ -426,14 +429,8 @@ def _negatives(sheet: Sheet, cells: pd.DataFrame, frame: pd.DataFrame) -> pd.Ser
     for text, captions in zip(frame["input"], frame["truth"], strict=True):
         for caption in captions:
             answers[spelled_alike(caption)].add(spelled_alike(text))
-    negatives = series([[] for _ in cells.index], cells.index)
-    for name in cells:
-        filled = cells[name][~missing_in(cells[name], numeric=False)]
-        texts = converted(sheet, filled, partial(parts_in, separator="\0")).reindex(cells.index)
-        negatives += texts.map(lambda cell: [*map(text_in, cell)] if isinstance(cell, list) else [])
-
     by_caption, answering = [], 0
-    for captions, texts in zip(frame["truth"], negatives, strict=True):
+    for captions, texts in zip(frame["truth"], _texts(sheet, cells), strict=True):
         of_captions = {}
         for caption in captions:
             right = answers[spelled_alike(caption)]
@@ -501,18 +498,10 @@ def gathered(table: TableOptions, examples: Examples) -> Examples:
             captions = merged.map(list)
             firsts = firsts.assign(negatives=series(merged.map(lambda texts: [*texts.values()]), firsts.index))
         frame = firsts.assign(truth=series(captions[firsts[item]], firsts.index))
-    for row, name in frame["name"][frame[item].duplicated()].items():
-        raise ValueError(
-            f"{sheet.place(row)}: {table.id or table.input} {name} is also in row "
-            f"{_first_row(sheet, frame['name'], name)}; expected each once, since predictions are returned by it: "
-            f"{_advice_for_repeated(table)}"
-        )
+    called, advice = table.id or table.input, _advice_for_repeated(table)
+    _require_different(sheet, frame["name"], frame[item], called, f", since predictions are returned by it: {advice}")
     if table.image and isinstance(frame["input"].iloc[0], str):
-        for row, path in frame["input"][frame["input"].duplicated()].items():
-            raise ValueError(
-                f"{sheet.place(row)}: the file {path} is also in row {_first_row(sheet, frame['input'], path)}; "
-                "expected each once: remove one of the rows"
-            )
+        _require_different(sheet, frame["input"], frame["input"], "the file", ": remove one of the rows")
     if table.group is not None:
         require_same(sheet, frame[frame["delivery"] == 0], "group", ["split"], "group")
     return examples._replace(frame=frame)
@@ -538,8 +527,11 @@ def _advice_for_repeated(table: TableOptions) -> str:
     return advice + (f"; if such rows belong together, use `group: {table.id}`" if table.group is None else "")
 
 
-def _first_row(sheet: Sheet, cells: pd.Series, value: str) -> int:
-    return int(sheet.row[cells.index[cells == value][0]])
+def _require_different(sheet: Sheet, names: pd.Series, items: pd.Series, called: str, advice: str) -> None:
+    """Raise ValueError if an item occurs twice; the message has its name, and names both rows."""
+    for row, name in names[items.duplicated()].items():
+        first = sheet.row[names.index[names == name][0]]
+        raise ValueError(f"{sheet.place(row)}: {called} {name} is also in row {first}; expected each once{advice}")
 
 
 def by_query(table: TableOptions, examples: Examples) -> Examples:

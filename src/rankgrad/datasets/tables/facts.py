@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rankgrad.datasets.files.expected import between, in_set, mean, rows_of, unique
+from rankgrad.datasets.files.expected import Expectation, Expectations, between, in_set, mean, rows_of, unique
 from rankgrad.datasets.files.folds import FOLD
 from rankgrad.datasets.tables.cells import has_word
 from rankgrad.datasets.tables.roles import TableOptions
@@ -225,7 +225,7 @@ def _same_elsewhere(values: pd.Series) -> pd.Series:
     return pd.Series(same.to_numpy(), values.index)
 
 
-def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) -> dict[str, list[dict[str, Any]]]:
+def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) -> Expectations:
     """Return the expectations, see `rankgrad.datasets.files.expected`; those with `severity` warning fail nothing."""
     expected = [
         *rows_of(rows),
@@ -253,7 +253,7 @@ def expected_of(table: TableOptions, rows: dict[str, int], *, size: int | None) 
     return result
 
 
-def _expected_truth(table: TableOptions) -> list[dict[str, Any]]:
+def _expected_truth(table: TableOptions) -> list[Expectation]:
     return {
         "target": [in_set("finite_target", True)],
         "captions": [
@@ -276,7 +276,7 @@ def _expected_truth(table: TableOptions) -> list[dict[str, Any]]:
     }[table.truth]
 
 
-def _expected_input(table: TableOptions, size: int | None) -> list[dict[str, Any]]:
+def _expected_input(table: TableOptions, size: int | None) -> list[Expectation]:
     input_type = table.input_type
     may_repeat = table.allow_repeated or table.lists
     expected = [in_set("same_picture_as", "")] if input_type.pictures and not may_repeat else []

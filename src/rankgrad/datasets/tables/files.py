@@ -17,12 +17,12 @@ from rankgrad.datasets.tables.text import (
     cells_of,
     delimited_rows,
     json_rows,
-    log_once,
     number_of_json,
     text_header,
 )
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.parquet import columns_of, is_text, parquet_file
+from rankgrad.io.written import log_once
 from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import PLAIN, Writing
 from rankgrad.plain_text import check_name, emptied_numbers
@@ -193,7 +193,7 @@ def pieces_of(
     pictures: Collection[str] | None = None,
     decode_later: bool = False,
 ) -> Iterator[pd.DataFrame]:
-    """Yield columns of a file as frames of at most `size` rows, whose index has the number of each row from 1 on.
+    """Return columns of a file as frames of at most `size` rows, whose index has the number of each row from 1 on.
 
     Args:
         path: the file to read.
@@ -212,15 +212,14 @@ def pieces_of(
     match form:
         case "csv" | "tsv":
             rows = delimited_rows(path, columns, encoding=encoding, tabs=form == "tsv")
-            frames = _frames(islice(rows, head), columns, size, empty)
         case "jsonl":
-            objects = islice(json_rows(path, encoding, parse_float=number_of_json), head)
-            frames = _frames(((number, map(row.get, columns)) for number, row in objects), columns, size, empty)
-        case "parquet":
-            frames = _parquet_pieces(path, columns, size, head, pictures, decode_later, empty)
+            objects = json_rows(path, encoding, parse_float=number_of_json)
+            rows = ((number, map(row.get, columns)) for number, row in objects)
         case "svmlight":
-            frames = _frames(enumerate(islice(svmlight_rows(path, columns), head), 1), columns, size, empty)
-    yield from frames
+            rows = enumerate(svmlight_rows(path, columns), 1)
+        case "parquet":
+            return _parquet_pieces(path, columns, size, head, pictures, decode_later, empty)
+    return _frames(islice(rows, head), columns, size, empty)
 
 
 def _frames(

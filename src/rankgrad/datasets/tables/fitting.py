@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ def _fitted_input(table: TableOptions, examples: Examples, train: pd.DataFrame) 
     vector = _first_vector(table, train)
     columns = _feature_names(table, examples.roles)
     if table.filled:
-        columns = _filled_features(table, examples, train)
+        columns = _named_features(table, examples, train)
     fitted = {"width": len(columns or vector), "features": columns, "single": vector.dtype == np.float32}
     return fitted if examples.sheet.lowest is None else fitted | {"lowest": examples.sheet.lowest}
 
@@ -177,10 +177,9 @@ def _classes_of(table: TableOptions, raw: Path, sheet: Sheet, train: pd.DataFram
 
 def _names_of_columns(table: TableOptions, roles: dict[str, list[str]]) -> list[str]:
     """Return the names of classes from their columns; if a pattern chose these, without the start they share."""
-    option = table.labels or table.label_ranks
+    option = getattr(table, table.truth_role)
     start = option.removesuffix("*") if isinstance(option, str) else ""
-    columns = roles.get("labels") or roles.get("label_ranks") or []
-    return [column.removeprefix(start) or column for column in columns]
+    return [column.removeprefix(start) or column for column in roles[table.truth_role]]
 
 
 def _with_numbers(table: TableOptions, sheet: Sheet, chosen: pd.DataFrame, classes: list[str]) -> pd.DataFrame:
@@ -214,14 +213,23 @@ def _feature_names(table: TableOptions, roles: dict[str, list[str]]) -> list[str
     return columns if len(columns) > 1 or isinstance(table.features, list) or table.dates else None
 
 
+def _values(table: TableOptions, examples: Examples, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the values of rows, or of the documents of queries, by column."""
+    inputs = _inputs(table, rows).tolist()
+    if table.has_names:
+        return pd.DataFrame(inputs)
+    return pd.DataFrame(np.stack(inputs), columns=examples.roles["features"])
+
+
 def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame) -> list[str]:
     """Return the names of the features of the training rows' values, see `rankgrad.feature_names`.
 
     Raises:
-        ValueError: a category has more than `KINDS` names, or no feature differs between rows.
+        ValueError: a category has more than `KINDS` names, no feature differs between rows, or a column has the name of
+            a feature that flags empty cells.
     """
     file = examples.sheet.paths[0]
-    values, names = pd.DataFrame(_inputs(table, train).tolist()), []
+    values, names = _values(table, examples, train), []
     for column in values:
         if pd.api.types.is_numeric_dtype(values[column]):
             names += filled_names(column, values[column]) if table.filled else [column]
@@ -233,6 +241,14 @@ def _named_features(table: TableOptions, examples: Examples, train: pd.DataFrame
             count = len(values[column][0])
             for position in range(count):
                 names += _names_in(values[column].str[position], f"{column}[{position + 1}/{count}]", file)
+    if not table.has_names:
+        if not names:
+            raise ValueError(f"{file}: {listed(values)}: empty in all training rows; fill some cells")
+        for column in values:
+            if column in names:
+                raise ValueError(
+                    f"features: column {column!r} is called like a feature that flags empty cells; rename it"
+                )
     if not names:
         reason = ", or no word is in several of them" if "words" in examples.roles else ""
         raise ValueError(f"{file}: all training rows have the same features{reason}; name other columns")
@@ -245,44 +261,26 @@ def with_later_names(
     table: TableOptions, first: Examples, later: pd.DataFrame, features: list[str]
 ) -> dict[str, int | list[str]]:
     """Return the features, then those of names that only rows of later deliveries have, and their number."""
-    values = pd.DataFrame(_inputs(table, later).tolist())
     names = list(features)
+    values = _values(table, first, later)
     for column in first.roles.get("categories", []) if len(later) else []:
         names += [f"{column}={name}" for name in sorted(filter(None, values[column].unique()))]
     names = [*dict.fromkeys(names)]
     return {"features": names, "width": len(names)}
 
 
-def _filled_features(table: TableOptions, examples: Examples, train: pd.DataFrame) -> list[str]:
-    """Return the names of features whose empty cells are filled, see `rankgrad.feature_names.filled_names`.
-
-    Raises:
-        ValueError: all cells are empty, or a column has the name of a feature that flags empty cells.
-    """
-    columns, names = examples.roles["features"], []
-    for column, numbers in zip(columns, np.stack(_inputs(table, train).tolist()).T, strict=True):
-        names += filled_names(column, pd.Series(numbers))
-    if not names:
-        raise ValueError(f"{examples.sheet.paths[0]}: {listed(columns)}: empty in all training rows; fill some cells")
-    for column in columns:
-        if column in names:
-            raise ValueError(f"features: column {column!r} is called like a feature that flags empty cells; rename it")
-    return names
-
-
 def _with_filled(
     table: TableOptions, examples: Examples, chosen: pd.DataFrame, fitted: Mapping[str, Any]
 ) -> pd.DataFrame:
     """Return examples whose empty numbers are filled, with features that flag these."""
-    values = _inputs(table, chosen)
-    number_of = dict(zip(examples.roles["features"], np.stack(values.tolist()).T, strict=True))
-    features = []
+    values, features = _values(table, examples, chosen), []
     for column, fill in fills_of(tuple(fitted["features"])).items():
-        is_empty = np.isnan(number_of[column])
-        features.append(np.where(is_empty, number_of[column].dtype.type(fill), number_of[column]))
+        numbers = values[column].to_numpy()
+        is_empty = np.isnan(numbers)
+        features.append(np.where(is_empty, numbers.dtype.type(fill), numbers))
         if empty_name(column) in fitted["features"]:
-            features.append(is_empty.astype(number_of[column].dtype))
-    return _with_inputs(table, chosen, series(np.column_stack(features), values.index))
+            features.append(is_empty.astype(numbers.dtype))
+    return _with_inputs(table, chosen, series(np.column_stack(features), _inputs(table, chosen).index))
 
 
 def _inputs(table: TableOptions, rows: pd.DataFrame) -> pd.Series:
@@ -367,7 +365,10 @@ def _understood(
         lines |= _understood_groups(table, path, frame)
     if repeated := repeated_pairs(frame["input"]) if table.rejected else _repeated_rows(table, path, frame):
         lines["repeated"] = repeated
-    categories = _categories(table, examples.roles, frame)
+    categories = {}
+    if "categories" in examples.roles:
+        values = _values(table, examples, frame)
+        categories = {column: values[column] for column in examples.roles["categories"]}
     if near := _near_names(table, categories, frame):
         lines["near"] = ", ".join(f"{name!r} beside {other!r}" for name, other in near[:NAMED])
         logging.warning("%s: names that may be one: %s", path, lines["near"])
@@ -378,14 +379,6 @@ def _understood(
     return lines
 
 
-def _categories(table: TableOptions, roles: Mapping[str, list[str]], rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return the names of rows, or of the documents of queries, in each column of categories."""
-    if "categories" not in roles:
-        return {}
-    values = pd.DataFrame(_inputs(table, rows).tolist())
-    return {column: values[column] for column in roles["categories"]}
-
-
 def _understood_classes(path: Path, counts: dict[str, int]) -> dict[str, str]:
     """Return a line on the training rows of each class, and one on rare classes, which may be misspelled."""
     counted = [f"{name} {count}" for name, count in counts.items()]
@@ -394,15 +387,13 @@ def _understood_classes(path: Path, counts: dict[str, int]) -> dict[str, str]:
     rare = [name for name, count in counts.items() if count <= RARE]
     if rare:
         frequent = sorted(counts.keys() - {*rare})
-        shown = ", ".join(f"{name}{_in_place_of(name, frequent)}" for name in rare[:NAMED])
-        lines["rare"] = f"{len(rare)} classes of at most {RARE} training rows: {shown}"
+        shown = []
+        for name in rare[:NAMED]:
+            near = nearest(name, frequent)
+            shown.append(f"{name} (or {near}?)" if near else name)
+        lines["rare"] = f"{len(rare)} classes of at most {RARE} training rows: {', '.join(shown)}"
         logging.warning("%s: %s; see whether these are mistakes", path, lines["rare"])
     return lines
-
-
-def _in_place_of(name: str, frequent: Sequence[str]) -> str:
-    near = nearest(name, frequent)
-    return f" (or {near}?)" if near else ""
 
 
 def _understood_groups(table: TableOptions, path: Path, frame: pd.DataFrame) -> dict[str, str]:
@@ -490,9 +481,14 @@ def _understood_numbers(
         groups = np.repeat(np.arange(len(rows)), rows["truth"].map(len))
     elif table.within:
         groups = pd.factorize(rows["group"])[0]
-    lines |= _suspects(table, raw, rows, numbers, groups)
+    target, truth, columns = table.train_target or table.target or table.relevance, None, {**numbers}
+    if target is not None:
+        columns[target] = truth = rows["truth"].explode().to_numpy(np.float64)
+    suspects = described(columns, truth, groups, target)
+    warn(raw, suspects)
+    lines |= suspects
     if table.within:
-        numbers = {**numbers, table.train_target or str(table.target): _standardized_within(groups, rows["truth"])}
+        numbers = {**numbers, str(target): _standardized_within(groups, rows["truth"])}
     if joined := _joined_in_float32(numbers, groups):
         lines["joined"] = "; ".join(joined)
         for line in joined:
@@ -500,39 +496,22 @@ def _understood_numbers(
     return lines
 
 
-def _suspects(
-    table: TableOptions,
-    raw: Path,
-    rows: pd.DataFrame,
-    numbers: Mapping[str, np.ndarray],
-    groups: np.ndarray | None,
-) -> dict[str, str]:
-    """Return a line for each suspicion of `suspects.described`, and log warnings, see `suspects.warn`."""
-    target, truth = table.train_target or table.target or table.relevance, None
-    if target is not None:
-        truth = rows["truth"].explode().to_numpy(np.float64)
-        numbers = {**numbers, target: truth}
-    suspects = described(numbers, truth, groups, target)
-    warn(raw, suspects)
-    return suspects
-
-
 def numbers_learned(table: TableOptions, examples: Examples, rows: pd.DataFrame) -> dict[str, np.ndarray]:
     """Return the numbers that a network learns from, by column: features and target of these rows."""
     numbers = {table.train_target or table.target or "": rows["truth"].to_numpy()} if table.target else {}
     if not table.input_type.vectors:
         return numbers
-    if table.has_names:
-        values = pd.DataFrame(_inputs(table, rows).tolist())
-        return numbers | {name: values[name].to_numpy() for name in values if _has_numbers(values[name])}
+    if table.has_names or table.filled:
+        for name, values in _values(table, examples, rows).items():
+            if values.dtype.kind == "f" and values.notna().any():
+                numbers[str(name)] = values.to_numpy()
+        return numbers
     vectors = np.stack(_inputs(table, rows).tolist())
     called = table.features if isinstance(table.features, str) else table.input
     names = _feature_names(table, examples.roles) or [f"{called}[{index}]" for index in range(vectors.shape[1])]
     if examples.sheet.lowest is not None:
         names = [f"feature {index + examples.sheet.lowest}" for index in range(vectors.shape[1])]
-    names = examples.roles["features"] if table.filled else names
-    learned = zip(names, vectors.T, strict=True)
-    return numbers | {name: values for name, values in learned if not (table.filled and np.isnan(values).all())}
+    return numbers | dict(zip(names, vectors.T, strict=True))
 
 
 def _listed_counts(counts: Mapping[str, int]) -> str:
@@ -543,10 +522,6 @@ def _listed_counts(counts: Mapping[str, int]) -> str:
     """
     counted = [f"{name} in {count} rows" for name, count in counts.items() if count]
     return ", ".join(counted[:NAMED]) + (", ..." if len(counted) > NAMED else "")
-
-
-def _has_numbers(values: pd.Series) -> bool:
-    return values.dtype.kind == "f" and bool(values.notna().any())
 
 
 def _standardized_within(groups: np.ndarray | None, truth: pd.Series) -> np.ndarray:

@@ -3,7 +3,7 @@
 import datetime
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any, ClassVar, Literal
 
@@ -337,14 +337,19 @@ class TableOptions:
     @property
     def reading(self) -> dict[str, Any]:
         """Return what a model must know to read such a file: options that are not the default, and role columns."""
-        named: dict[str, Any] = {"format": self.format, "id": self.id, "query": self.group if self.relevance else None}
+        unusual = {name: vars(self)[name] for name in WRITTEN if vars(self)[name] != getattr(TableOptions, name)}
         # The group may also be the query.
         is_own_group = not self.relevance and self.group != self.captions
-        named |= {"rejected": self.rejected, "pad": self.pad, "group": self.group if is_own_group else None}
-        named |= {"caption": self.captions if isinstance(self.captions, str) else None}
-        named |= {"separator": self.frame_separator if self.frames is not None else None}
-        written = [field for field in fields(self) if field.name in WRITTEN]
-        unusual = {field.name: vars(self)[field.name] for field in written if vars(self)[field.name] != field.default}
+        named = {
+            "format": self.format,
+            "id": self.id,
+            "query": self.group if self.relevance else None,
+            "rejected": self.rejected,
+            "pad": self.pad,
+            "group": self.group if is_own_group else None,
+            "caption": self.captions if isinstance(self.captions, str) else None,
+            "separator": self.frame_separator if self.frames is not None else None,
+        }
         return {"columns": self.input_columns, **unusual} | {name: value for name, value in named.items() if value}
 
     def _given(self, roles: tuple[str, ...]) -> list[str]:
@@ -499,9 +504,7 @@ class TableOptions:
         return getattr(self, role)
 
 
-def _check_keys(
-    option: str, block: Mapping[str, Any], *, required: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> None:
+def _check_keys(option: str, block: Mapping[str, Any], *, required: tuple[str, ...], optional: tuple[str, ...]) -> None:
     for key in block:
         if key not in (keys := (*required, *optional)):
             raise ValueError(f"{option}.{key}: unknown key; expected {', '.join(keys)}{did_you_mean(key, keys)}")

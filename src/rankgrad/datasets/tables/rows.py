@@ -1,10 +1,9 @@
 """Read the rows of a request: pictures, folders of pictures, and tables, which are read as in training."""
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
@@ -16,7 +15,7 @@ from rankgrad.feature_names import columns_of, fills_of, is_empty
 from rankgrad.inputs import InputType, is_missing, type_of
 from rankgrad.inputs.image import Image
 from rankgrad.inputs.text import Text
-from rankgrad.io.written import encodable
+from rankgrad.io.written import encodable, log_once
 from rankgrad.lookup import did_you_mean, listed
 from rankgrad.numbers import Writing, number_at, number_in, vector_in, writing_of
 from rankgrad.plain_text import key_in, parsed_json, parts_in, spelled_alike, text_in
@@ -107,31 +106,9 @@ def read(
         FileNotFoundError: a file is missing.
         ValueError: a file does not match its format, lacks a column, or is not an input of the model.
     """
-    kind, suffixes = recipe["input"]["kind"], _suffixes_of(recipe)
-    table = _table_in(sources, recipe, roles, form)
-    if table is not None:
-        columns = {"id": table.columns.id, "query": table.columns.query}
-        return Named(table.rows(), {name: column for name, column in columns.items() if column is not None})
-    if not suffixes:
-        taken = f"queries with documents of {kind}" if recipe.get("task") == "query_ranking" else kind
-        raise ValueError(f"{sources[0]}: the model takes {taken}; expected a table ({', '.join(FORMATS)})")
-    return Named(_row_of(kind, path) for path in _files(sources, suffixes))
-
-
-def _row_of(kind: str, path: Path) -> Row:
-    """Return the row that is a file."""
-    name = encodable(str(path))  # the file's name may not be UTF-8
-    return Row(name, name, partial(_of_file, kind, path))
-
-
-def _suffixes_of(recipe: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the suffixes of files that are rows by themselves."""
-    return () if recipe.get("task") == "query_ranking" else type_of(recipe["input"]).suffixes
-
-
-def _table_in(sources: Sequence[Path], recipe: Mapping[str, Any], roles: Roles, form: Format | None) -> "_Table | None":
-    """Return the table that is the source of a request's rows; None for pictures."""
-    suffixes, usual = _suffixes_of(recipe), recipe["input"].get("format")
+    about, in_queries = recipe["input"], recipe.get("task") == "query_ranking"
+    kind, usual = about["kind"], about.get("format")
+    suffixes = () if in_queries else type_of(about).suffixes  # of files that are rows by themselves
     if usual is not None and usual not in FORMATS.values():
         raise ValueError(f"model.json: input.format is {usual!r:.60}, expected one of {', '.join({*FORMATS.values()})}")
     of_known_format = usual is not None and sources[0].suffix.lower() not in suffixes and not sources[0].is_dir()
@@ -140,12 +117,19 @@ def _table_in(sources: Sequence[Path], recipe: Mapping[str, Any], roles: Roles, 
             raise ValueError(f"{len(sources)} files, one of them a table; expected one table, or only pictures")
         (path,) = sources
         form_of_path = form or (usual if usual and (table_of(path) in (None, "svmlight")) else None)
-        return _Table(path, format_of(path, form_of_path), recipe, roles)
-    return None
+        table = _Table(path, format_of(path, form_of_path), recipe, roles)
+        columns = {"id": table.columns.id, "query": table.columns.query}
+        return Named(table.rows(), {name: column for name, column in columns.items() if column is not None})
+    if not suffixes:
+        taken = f"queries with documents of {kind}" if in_queries else kind
+        raise ValueError(f"{sources[0]}: the model takes {taken}; expected a table ({', '.join(FORMATS)})")
+    return Named(_row_of(kind, path) for path in _files(sources, suffixes))
 
 
-def _of_file(kind: str, path: Path) -> dict[str, Any]:
-    return {kind: path.read_bytes()}
+def _row_of(kind: str, path: Path) -> Row:
+    """Return the row that is a file."""
+    name = encodable(str(path))  # the file's name may not be UTF-8
+    return Row(name, name, lambda: {kind: path.read_bytes()})
 
 
 def pieces(rows: Iterable[Row], recipe: Mapping[str, Any]) -> Iterator[list[Row]]:
@@ -248,27 +232,22 @@ class _Cells:
         return cell if len(columns) == 1 and isinstance(cell, list) else [self.text(column) for column in columns]
 
     def numbers(self, columns: list[str]) -> list[float] | Mapping[str, Any]:
-        """Return a vector, or numbers and names by column."""
+        """Return a vector, or the cells of numbers and names by column."""
         cell = self.row[columns[0]]
         if isinstance(cell, Mapping):
             return cell
         if columns == columns_of(self.features) != self.features:  # some columns have names, not numbers
             filled, unnamed = fills_of(tuple(self.features)), {*self.features}
-            return {name: self._named(name, filled=name in filled, unnamed=name in unnamed) for name in columns}
+            for name in columns:
+                if name in unnamed or (name in filled and not is_empty(self.row[name])):
+                    number_at(self.row, name, self.writing)  # an error here names the row of a query's document
+            return {name: self.row[name] for name in columns}
         if columns == self.features or len(columns) > 1 or not isinstance(cell, list | str):
             return [number_at(self.row, name, self.writing) for name in columns]
         try:
             return [number_in(value, self.writing) for value in vector_in(cell, self.writing)]
         except ValueError as error:
             raise ValueError(f"{columns[0]} is {error}") from error
-
-    def _named(self, column: str, *, filled: bool, unnamed: bool) -> Any:
-        """Return a number, or the cell itself if it is a name or a date, or is empty and the model fills it."""
-        cell = self.row[column]
-        if not unnamed and (not filled or is_empty(cell)):
-            return cell
-        number = number_at(self.row, column, self.writing)  # an error here names the row of a query's document
-        return cell if self.writing.order_of(column) else number
 
     def files(self, columns: list[str]) -> list[bytes]:
         """Return the files named in several columns, in a list in one cell, or in a cell with separators."""
@@ -298,35 +277,12 @@ class _Cells:
         return file.read_bytes()
 
 
-@lru_cache(maxsize=100)
-def _log_captions(item: str, caption: str) -> None:
-    """Log once that captions are read because the items' column is missing."""
-    logging.warning("no column %s, so the captions in %s are read", item, caption)
-
-
-@lru_cache(maxsize=100)
-def _log_passages(item: str, caption: str) -> None:
-    """Log once that passages are read although there are queries, too."""
-    logging.warning("%s is read, and %s is not: to read it instead, pass `--input caption=%s`", item, caption, caption)
-
-
-@lru_cache(maxsize=100)
-def _log_without_group(column: str) -> None:
-    """Log once that the groups of rows are unknown."""
-    logging.warning("no column %s, so answers do not have it, and `monitor` counts all rows as independent", column)
-
-
-@lru_cache(maxsize=100)
-def _log_without_id(place: str) -> None:
-    """Log once that a document has no id."""
-    logging.warning("%s: no #docid, expected one in every row: the ids of all rows are row numbers", place)
-
-
 class _Columns:
     """The roles of the columns of a table or a request: from options, from training, or from columns named like roles.
 
     Attributes:
         inputs: the model's inputs; empty if their columns are missing.
+        of_training: the names of features, their columns, and the columns of the training table.
         id, group, query, rejected: columns, or None.
 
     Args:
@@ -343,12 +299,16 @@ class _Columns:
         self.names, self.form, self.about, self.folder = dict.fromkeys(names), form, recipe["input"], folder
         self.type, self.task = type_of(self.about), recipe.get("task")
         self.features = [*(self.about.get("names") or ())]
+        self.of_training = [self.features, columns_of(self.features), self.about.get("columns")]
         self.writing = writing_of(self.about)
         self.inputs = self._inputs(roles)
         self.id = roles.id or self._first(self.about.get("id"), "id", "docid" if form == "svmlight" else None)
         self.group = self._first(self.about.get("group"))
         if folder is not None and self.group is None and self.about.get("group"):
-            _log_without_group(self.about["group"])
+            log_once(
+                f"no column {self.about['group']}, so answers do not have it, and `monitor` counts all rows as "
+                "independent"
+            )
         self.query = None
         if roles.query is not None and self.task != "query_ranking":
             raise ValueError(f"--query {roles.query}: the model does not rank documents of queries: leave it out")
@@ -380,15 +340,19 @@ class _Columns:
             named = ["all"]
         if named or roles.input:
             return [*([_Input(self._in_order(named), self.type.name, self.type)] if named else []), *captions]
-        for columns in (self.features, columns_of(self.features), self.about.get("columns"), [self.type.name]):
+        for columns in (*self.of_training, [self.type.name]):
             if columns and set(columns) <= set(self.names):
                 items = [_Input([*columns], self.type.name, self.type)]
                 if self.type is Text and captions and roles.captions is None:
-                    _log_passages(columns[0], captions[0].columns[0])
+                    caption = captions[0].columns[0]
+                    log_once(
+                        f"{columns[0]} is read, and {caption} is not: to read it instead, pass `--input "
+                        f"caption={caption}`"
+                    )
                 return [*items, *captions] if roles.captions is None else captions if roles.captions else items
         if captions and roles.captions is None:
             items = self.about.get("columns") or [self.type.name]
-            _log_captions(items[0], captions[0].columns[0])
+            log_once(f"no column {items[0]}, so the captions in {captions[0].columns[0]} are read")
         return captions if roles.captions in (None, True) else []
 
     def _captions(self, named: list[str]) -> tuple[list[_Input], list[str]]:
@@ -404,7 +368,7 @@ class _Columns:
         starts = tuple(name.removesuffix("*") for name in named if name.endswith("*"))
         columns = [name for name in named if not name.endswith("*")]
         columns += [name for name in self.names if name.startswith(starts)]
-        for order in (self.features, columns_of(self.features), self.about.get("columns")):
+        for order in self.of_training:
             if order and set(order) == set(columns):
                 return [*order]
         return columns
@@ -442,12 +406,16 @@ class _Columns:
             return {entered.name: self._pair(self.rejected, cells)}
         self._check_query(cells)
         documents = self._listed(cells) if len(entered.columns) == 1 else self._zipped(cells)
-        inputs = []
-        for number, document in enumerate(documents, 1):
+        return self.of_documents({f"document {number}": self.cells(row) for number, row in enumerate(documents, 1)})
+
+    def of_documents(self, documents: Mapping[str, _Cells]) -> dict[str, Any]:
+        """Return the inputs of a query's documents by their places, which errors name."""
+        entered, inputs = self.inputs[0], []
+        for place, cells in documents.items():
             try:
-                inputs.append(self.cells(document).of(entered))
+                inputs.append(cells.of(entered))
             except ValueError as error:
-                raise ValueError(f"document {number}: {error}") from error
+                raise ValueError(f"{place}: {error}") from error
         return {entered.name: inputs}
 
     def query_in(self, cell: Any, column: str | None) -> str:
@@ -618,8 +586,6 @@ class _Table:
     # Rows.
 
     def rows(self) -> Iterator[Row]:
-        if self.form == "svmlight" and self.columns.id is None:
-            self._warn_without_id()
         if self.columns.query is not None:
             yield from self._grouped(self.columns.query)
             return
@@ -630,18 +596,9 @@ class _Table:
             documents = self.columns.documents_in(cells) if has_answers else None
             yield row if documents is None else row._replace(documents=range(1, 1 + len(documents)))
 
-    def _warn_without_id(self) -> None:
-        """Warn if only some rows of an SVMlight file have the id of a document, so that none is used."""
-        from rankgrad.datasets.tables.svmlight import row_without_id  # needs pandas
-
-        number = row_without_id(self.path)
-        if number is not None:
-            _log_without_id(self._place(number))
-
     def _numbered(self) -> Iterator[tuple[int, _Cells]]:
         """Yield the number of each row from 1 on, and its cells."""
-        from rankgrad.datasets.tables.files import pieces_of  # these need pandas
-        from rankgrad.datasets.tables.text import log_once
+        from rankgrad.datasets.tables.files import pieces_of  # needs pandas
 
         columns = self.columns
         files = [column for entered in columns.inputs if entered.type.files for column in entered.columns]
@@ -733,11 +690,8 @@ class _Table:
         seen = set()
         for query, group in groupby(named, key=itemgetter(0)):
             _, numbers, rows = zip(*group, strict=True)
-            if isinstance(error := rows[0], ValueError):
-                row_id, reason = error.args
-                documents = row_id if isinstance(row_id, list) else None
-                asked = partial(_raise, reason)
-                yield Row(numbers[0], self._place(numbers[0]), asked, documents or [row_id], number=numbers[0])
+            if isinstance(rows[0], Row):
+                yield rows[0]
                 continue
             if query in seen:
                 advice = "sort the table by this column"
@@ -756,7 +710,8 @@ class _Table:
                     )
                 yield self._query_of(rows[0], column, query, len(documents))._replace(number=numbers[0])
                 continue
-            asked = partial(self._documents, numbers, rows)
+            documents = {f"row {number}": row for number, row in zip(numbers, rows, strict=True)}
+            asked = partial(self.columns.of_documents, documents)
             ids = [self.columns.id_of(row, number) for number, row in zip(numbers, rows, strict=True)]
             yield Row(rows[0].row[column], f"{self.path}: {column} {query}", asked, ids, number=numbers[0])
 
@@ -772,24 +727,16 @@ class _Table:
         place = f"{self.path}: {column} {query}"
         return Row(cells.row[column], place, partial(self.columns.asked, cells), ids)
 
-    def _documents(self, numbers: Sequence[int], rows: Sequence[_Cells]) -> dict[str, Any]:
-        """Return the inputs of a query's documents; an error names the document's row."""
-        entered, documents = self.columns.inputs[0], []
-        for number, row in zip(numbers, rows, strict=True):
-            try:
-                documents.append(row.of(entered))
-            except ValueError as error:
-                raise ValueError(f"row {number}: {error}") from error
-        return {entered.name: documents}
-
-    def _of_query(self, column: str, number: int, cells: _Cells) -> tuple[Any, int, _Cells | ValueError]:
-        """Return the query of a row, its number, and its cells; or its number twice, its id and why it has no query."""
+    def _of_query(self, column: str, number: int, cells: _Cells) -> tuple[Any, int, _Cells | Row]:
+        """Return the query of a row, its number, and its cells; or its number twice, and a row without a query."""
         cell = cells.row[column]
         with suppress(ValueError):
             if query := self.columns.query_in(cell, column):
                 return query, number, cells
-        reason = f"{column} is {cell!r:.60}, expected the name of a query"
-        return number, number, ValueError(self.columns.id_of(cells, number), reason)
+        row_id = self.columns.id_of(cells, number)
+        documents = row_id if row_id and isinstance(row_id, list) else [row_id]
+        asked = partial(_raise, f"{column} is {cell!r:.60}, expected the name of a query")
+        return number, number, Row(number, self._place(number), asked, documents, number=number)
 
 
 def _raise(reason: str) -> dict[str, Any]:

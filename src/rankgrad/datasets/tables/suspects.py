@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,7 +18,6 @@ FEWEST, MOST = 9, 10_000  # fewest rows beyond the first of each group, and most
 USUAL, OUTLYING = 0.999, 1000  # a number is an outlier if it is so many times larger than this fraction of all numbers
 GRADE, FAR = 10, 5  # whole numbers up to this may be grades, of which one more than five times as large is an outlier
 NAMED = 10  # most columns that a line lists
-TOGETHER = 64  # columns to process at once, since embeddings may have hundreds
 
 
 def warn(place: Path, suspects: Mapping[str, str]) -> None:
@@ -43,22 +43,21 @@ def stand_ins(values: np.ndarray) -> dict[str, int]:
     return counts
 
 
-def outliers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest usual size in each column (n, k), and whether its largest number is an outlier.
+def outliers(values: np.ndarray) -> tuple[float, bool]:
+    """Return the largest usual size in a column (n,), and whether its largest number is an outlier.
 
     Of fewer than 1,000 rows, the usual size is the second largest. Among grades, such as a 40 typed for a 4, an outlier
     is nearer to the others than among other numbers, but no other number may be between.
 
-    >>> usual, has_outlier = outliers(np.array([[0.0, 0.5], [4.0, 4.0], [40.0, 40.0], [3.0, 3.0]]))
-    >>> usual.tolist(), has_outlier.tolist()
-    ([4.0, 4.0], [True, False])
+    >>> outliers(np.array([0.0, 4.0, 40.0, 3.0]))[1], outliers(np.array([0.5, 4.0, 40.0, 3.0]))[1]
+    (True, False)
     """
     sizes = np.abs(values)
-    usual, largest = np.nanquantile(sizes, USUAL, axis=0, method="lower"), np.nanmax(sizes, axis=0)
-    are_grades = (usual <= GRADE) & (np.isnan(values) | (values % 1 == 0)).all(0)
-    limit = np.where(are_grades, FAR, OUTLYING) * usual
-    are_between = ((sizes > usual) & (sizes <= limit)).any(0)
-    return usual, (limit > 0) & (limit < largest) & ~(are_grades & are_between)
+    usual, largest = np.nanquantile(sizes, USUAL, method="lower"), np.nanmax(sizes)
+    are_grades = usual <= GRADE and (np.isnan(values) | (values % 1 == 0)).all()
+    limit = (FAR if are_grades else OUTLYING) * usual
+    are_between = ((sizes > usual) & (sizes <= limit)).any()
+    return usual, bool(0 < limit < largest and not (are_grades and are_between))
 
 
 def rank_correlation(values: np.ndarray, other: np.ndarray, groups: np.ndarray | None = None) -> float:
@@ -66,7 +65,8 @@ def rank_correlation(values: np.ndarray, other: np.ndarray, groups: np.ndarray |
 
     Args:
         values, other: numbers of rows (n,).
-        groups: the number of each row's group (n,), within which rows are ranked, or None for one group.
+        groups: the number of each row's group (n,), within which rows are ranked, or None for one group. The ranks of
+            all groups are correlated together.
 
     >>> rank_correlation(np.arange(20.0), np.arange(20.0) ** 3)
     1.0
@@ -74,27 +74,17 @@ def rank_correlation(values: np.ndarray, other: np.ndarray, groups: np.ndarray |
     1.0
     """
     is_whole = ~np.isnan(values) & ~np.isnan(other)
-    groups = None if groups is None else groups[is_whole]
-    return float(_rank_correlations(values[is_whole, None], other[is_whole], groups)[0])
-
-
-def _rank_correlations(columns: np.ndarray, other: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
-    """Return the Spearman correlation (k,) of each column (n, k) with another column (n,); none has NaN.
-
-    Rows are ranked within their group (n,), and the ranks of all groups are correlated together.
-    """
-    group, names = pd.factorize(np.zeros(len(other)) if groups is None else groups)
-    if len(other) - len(names) < FEWEST:
-        return np.zeros(columns.shape[1])
-    step = -(-len(other) // MOST)
-    numbers = group if len(names) > MOST // 10 else np.arange(len(other))  # of many groups, whole ones
+    rows = np.column_stack([values, other])[is_whole]
+    group, names = pd.factorize(np.zeros(len(rows)) if groups is None else groups[is_whole])
+    if len(rows) - len(names) < FEWEST:
+        return 0.0
+    step = -(-len(rows) // MOST)
+    numbers = group if len(names) > MOST // 10 else np.arange(len(rows))  # of many groups, whole ones
     is_used = numbers % step == 0
     group = group[is_used]
-    rows = pd.DataFrame(np.column_stack([columns, other])[is_used])
-    ranks = rows.groupby(group).rank().to_numpy() - (np.bincount(group)[group, None] + 1) / 2
-    ranks, ranked = ranks[:, :-1], ranks[:, -1]
-    norms = np.sqrt((ranks**2).sum(0) * (ranked**2).sum())
-    return np.divide(ranked @ ranks, norms, out=np.zeros_like(norms), where=norms > 0)
+    ranks = pd.DataFrame(rows[is_used]).groupby(group).rank().to_numpy() - (np.bincount(group)[group, None] + 1) / 2
+    norm = np.sqrt((ranks**2).sum(0).prod())
+    return float(ranks[:, 0] @ ranks[:, 1] / norm) if norm > 0 else 0.0
 
 
 def described(
@@ -113,53 +103,32 @@ def described(
     >>> described({"price": np.array([3.0, -5.0, 99_999.0])}, None, None)
     {'outliers': 'price is 99999 (99.9 % of rows: at most 5)'}
     """
-    suspects: dict[str, list[str]] = {}
-    all_names = [*columns]
-    for start in range(0, len(all_names), TOGETHER):
-        names = all_names[start : start + TOGETHER]
-        values = np.column_stack([columns[name] for name in names]).astype(np.float64)
-        is_constant = np.nanmin(values, axis=0) == np.nanmax(values, axis=0)
+    suspects = defaultdict[str, list[str]](list)
+    by_group = starts = np.arange(0)
+    if groups is not None:
+        by_group = np.argsort(groups, kind="stable")
+        starts = np.flatnonzero(np.diff(groups[by_group], prepend=-1))
+    for name, numbers in columns.items():
+        values = numbers.astype(np.float64)
+        if np.nanmin(values) == np.nanmax(values):
+            suspects["constant"].append(name)
+            continue
+        if groups is not None:
+            ordered = values[by_group]
+            if (np.maximum.reduceat(ordered, starts) == np.minimum.reduceat(ordered, starts)).all():
+                suspects["constant within each group"].append(name)
+        for text, count in stand_ins(values).items():
+            suspects["stand-ins"].append(f"{name} is {text} in {count} rows")
         usual, has_outlier = outliers(values)
-        is_constant_within, correlations = _are_constant_within(values, groups), _correlations(values, truth, groups)
-        for index, name in enumerate(names):
-            if is_constant[index]:
-                suspects.setdefault("constant", []).append(name)
-                continue
-            if is_constant_within[index]:
-                suspects.setdefault("constant within each group", []).append(name)
-            for text, count in stand_ins(values[:, index]).items():
-                suspects.setdefault("stand-ins", []).append(f"{name} is {text} in {count} rows")
-            if has_outlier[index]:
-                line = f"{name} is {values[np.nanargmax(np.abs(values[:, index])), index]:g}"
-                line += f" ({100 * USUAL:g} % of rows: at most {usual[index]:g})"
-                suspects.setdefault("outliers", []).append(line)
-            if name != target and abs(correlations[index]) > SAME_ORDER:
-                line = f"{name} (Spearman {correlations[index]:.3f}{'' if groups is None else ' within groups'})"
-                suspects.setdefault("orders rows as the target", []).append(line)
+        if has_outlier:
+            line = f"{name} is {values[np.nanargmax(np.abs(values))]:g}"
+            suspects["outliers"].append(f"{line} ({100 * USUAL:g} % of rows: at most {usual:g})")
+        correlation = 0.0 if truth is None or name == target else rank_correlation(values, truth, groups)
+        if abs(correlation) > SAME_ORDER:
+            line = f"{name} (Spearman {correlation:.3f}{'' if groups is None else ' within groups'})"
+            suspects["orders rows as the target"].append(line)
     lines = {}
     for suspicion, names in suspects.items():
         more = f", ... ({len(names)} columns)" if len(names) > NAMED else ""
         lines[suspicion] = ", ".join(names[:NAMED]) + more
     return lines
-
-
-def _are_constant_within(values: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
-    """Return which columns (n, k) are constant within each group."""
-    if groups is None:
-        return np.zeros(values.shape[1], bool)
-    order = np.argsort(groups, kind="stable")
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    ordered = values[order]
-    return (np.maximum.reduceat(ordered, starts) == np.minimum.reduceat(ordered, starts)).all(0)
-
-
-def _correlations(values: np.ndarray, truth: np.ndarray | None, groups: np.ndarray | None) -> np.ndarray:
-    """Return the Spearman correlation (k,) of each column (n, k) with the truth; 0 if there is no truth."""
-    correlations = np.zeros(values.shape[1])
-    if truth is None:
-        return correlations
-    is_full = ~np.isnan(values).any(0)
-    correlations[is_full] = _rank_correlations(values[:, is_full], truth, groups)
-    for index in np.flatnonzero(~is_full):
-        correlations[index] = rank_correlation(values[:, index], truth, groups)
-    return correlations

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["lengthen", "row_without_id", "svmlight_columns", "svmlight_rows"]
+from rankgrad.io.written import log_once
+
+__all__ = ["lengthen", "svmlight_columns", "svmlight_rows"]
 
 COLUMNS = ["label", "qid", "all"]  # the names of the columns
 DOCID = re.compile(r"\bdocid\s*[=:]\s*(\S+)")  # the document's id in the comment of a row, as in LETOR
@@ -30,21 +32,16 @@ def _lines(file: Iterable[str]) -> Iterator[tuple[int, list[str], str | None]]:
             yield number, cells, docid[1] if docid else None
 
 
-def _has_id(path: Path) -> list[bool]:
-    """Return of each row whether its comment has the id of a document."""
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        return [docid is not None for _, _, docid in _lines(file)]
-
-
 def svmlight_columns(path: Path) -> list[str]:
-    """Return the columns of a file, with `docid` if the comment of every row has one."""
-    return [*COLUMNS, "docid"] if all(_has_id(path)) else COLUMNS
-
-
-def row_without_id(path: Path) -> int | None:
-    """Return the first row without the id of a document, from 1, if another row has one."""
-    has_id = _has_id(path)
-    return has_id.index(False) + 1 if any(has_id) and not all(has_id) else None
+    """Return the columns of a file, with `docid` if the comment of every row has one; log it if only some have one."""
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        has_id = [docid is not None for _, _, docid in _lines(file)]
+    if all(has_id):
+        return [*COLUMNS, "docid"]
+    if any(has_id):
+        row = 1 + has_id.index(False)
+        log_once(f"{path}: row {row}: no #docid, expected one in every row: the ids of all rows are row numbers")
+    return COLUMNS
 
 
 def svmlight_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:

@@ -2,7 +2,6 @@
 
 import codecs
 import csv
-import logging
 import math
 import re
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
@@ -15,10 +14,10 @@ from typing import Any, NamedTuple, TextIO
 
 import pandas as pd
 
-from rankgrad.io.written import as_text
+from rankgrad.io.written import as_text, log_once
 from rankgrad.plain_text import LONGEST, emptied, parsed_json, whole_text
 
-__all__ = ["cells_of", "delimited_rows", "json_rows", "log_once", "number_of_json", "text_header"]
+__all__ = ["cells_of", "delimited_rows", "json_rows", "number_of_json", "text_header"]
 
 ENCODINGS = ("cp1252", "cp1250", "cp932", "gb18030")  # of Western and Central Europe, Japan, and China
 FOREIGN = re.compile(r"\w*[^\x00-\x7f][^\s,;|]*")  # a word with a character that is not ASCII
@@ -26,7 +25,7 @@ SHOWN = 3  # such words in a message
 csv.field_size_limit(LONGEST)  # Python's default is an eighth of this
 
 
-def cells_of(values: Iterable[Any], empty: Collection[str] = ()) -> pd.Series:
+def cells_of(values: Iterable[Any], empty: Collection[str]) -> pd.Series:
     """Return cells with text stripped and bytes decoded; None for missing and empty ones, and for texts in `empty`."""
     texts = (as_text(cell) if isinstance(cell, bytes) else cell for cell in values)
     stripped = ((whole_text(cell).strip() or None) if isinstance(cell, str) else cell for cell in texts)
@@ -91,14 +90,12 @@ def _first_foreign_word(path: Path, changed: int) -> str | None:
 
     A table is opened several times, so the answer is kept until the file has `changed`.
     """
-    word, decoder = None, codecs.getincrementaldecoder("utf-8")()
-    with suppress(UnicodeDecodeError), path.open("rb") as file:
-        for piece in iter(lambda: file.read(LONGEST), b""):
-            text = decoder.decode(piece)
+    word = None
+    with suppress(UnicodeDecodeError), path.open(encoding="utf-8") as file:
+        for text in iter(lambda: file.read(LONGEST), ""):
             match = FOREIGN.search(text) if word is None else None
             if match is not None:
                 word = match[0]
-        decoder.decode(b"", final=True)
         return word
     return None
 
@@ -181,10 +178,8 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
         ValueError: a row has another number of cells than the header, or is not valid CSV.
     """
     header, number, blank = text_header(path, encoding, tabs=tabs), 0, 0
-    first: dict[str, int] = {}  # position of each name; the first if a name occurs twice
-    for position, name in enumerate(header.names):
-        first.setdefault(name, position)
-    positions = [first[name] for name in columns]
+    position_of = {name: position for position, name in enumerate(header.names)}
+    positions = [position_of[name] for name in columns]
     with _opened(path, encoding) as file:
         for _ in range(header.lines):
             file.readline()
@@ -210,12 +205,6 @@ def delimited_rows(path: Path, columns: Sequence[str], *, encoding: str, tabs: b
             ) from error
     if blank:
         log_once(f"{path}: {blank} blank rows left out")
-
-
-@lru_cache(maxsize=100)
-def log_once(line: str) -> None:
-    """Log a warning on a file once, even if the file is read several times."""
-    logging.warning("%s", line)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """Score vectors from ten kinds of distributions with their ranks, for training sorters (SoDeep, Section 4.1)."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rankgrad.datasets.files.expected import between, frequencies, in_set, rows_of
+from rankgrad.datasets.files.expected import Expectations, between, frequencies, in_set, rows_of
 from rankgrad.io.parquet import as_fixed_lists, matrix, read_table
 from rankgrad.ranks import exact_ranks
 
@@ -130,7 +130,7 @@ def measure(folder: str | Path, split: str) -> "dict[str, pd.DataFrame]":
     return {"vectors": pd.DataFrame(facts).set_index(["split", "id"])}
 
 
-def expectations(rows: dict[str, int], *, length: int) -> dict[str, list[dict[str, Any]]]:
+def expectations(rows: dict[str, int], *, length: int) -> Expectations:
     """Return the expectations, see `rankgrad.datasets.files.expected`.
 
     Args:
