@@ -259,6 +259,7 @@ def _parquet_pieces(
         if len(blank):
             log_once(f"{path}: {len(blank)} blank rows left out")
         for batch in file.iter_batches(batch_size=min(size, max(left, 1)), columns=columns_read):
+            batch = batch.cast(_without_views(batch.schema))
             rows = np.setdiff1d(np.arange(start, start + len(batch)), blank)[:left]
             is_start = np.array_equal(rows - start, np.arange(len(rows)))
             filled = batch.slice(0, len(rows)) if is_start else batch.take(pa.array(rows - start))
@@ -270,6 +271,12 @@ def _parquet_pieces(
             start, left = start + len(batch), left - len(rows)
             if not left:
                 return
+
+
+def _without_views(schema: pa.Schema) -> pa.Schema:
+    """Return a schema without views of strings and bytes, whose rows Arrow cannot take."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return pa.schema([field.with_type(plain.get(field.type, field.type)) for field in schema])
 
 
 def _is_filled(column: pq.Statistics | None) -> bool:
