@@ -199,9 +199,7 @@ def pays() -> str:
     shapes += rows
     for number, line in enumerate(notes):
         shapes.append(_text(8, y - 16 + 18 * number, line))
-    return _svg(
-        "Share of the gap to a perfect score (1) that is closed", y + 34, shapes, width=900
-    )
+    return _svg("Share of the gap to a perfect score (1) that is closed", y + 34, shapes, width=900)
 
 
 def soft_ranks() -> str:
