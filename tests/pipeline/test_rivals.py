@@ -26,13 +26,13 @@ from pipelines.stages.rivals import _predicted
 from rankgrad import lookup
 from rankgrad.datasets.files.splits import Split
 from rankgrad.evaluation import Statistic
+from rankgrad.fitted import FittedBackbone
 from rankgrad.inputs import Inputs
 from rankgrad.inputs.features import of_tensor
 from rankgrad.inputs.image import of_tensor as pictures_of
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.io.results import Row, minus
 from rankgrad.models.backbones._gradients import oriented_gradients
-from rankgrad.models.fitted import FittedBackbone
 from rankgrad.models.network import made
 from rankgrad.plain_text import PAIR
 from rankgrad.training.loop import train

@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import HuberRegressor
 from torch import Tensor
 
-from rankgrad.models.fitted import FittedBackbone, target_of, weight_of
+from rankgrad.fitted import FittedBackbone, target_of, weight_of
 
 __all__ = ["Huber"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count, check_positive
-from rankgrad.models.fitted import FittedBackbone, on_one_thread, target_of, weight_of
+from rankgrad.fitted import FittedBackbone, on_one_thread, target_of, weight_of
 
 __all__ = ["BoostedTrees"]
 

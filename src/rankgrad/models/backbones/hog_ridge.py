@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_count
+from rankgrad.fitted import FittedBackbone
 from rankgrad.inputs.features import of_tensor
 from rankgrad.models.backbones._gradients import DIRECTIONS, binned, oriented_gradients
 from rankgrad.models.backbones.ridge import Ridge
-from rankgrad.models.fitted import FittedBackbone
 
 __all__ = ["HOGRidge"]
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from rankgrad.checks import check_count, check_positive
+from rankgrad.fitted import FittedBackbone, linear_weights
 from rankgrad.layers import ScoreLayer
 from rankgrad.models.backbones.perceptron import QUANTILE_RANGE, Perceptron
-from rankgrad.models.fitted import FittedBackbone, linear_weights
 
 __all__ = ["Ridge"]
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from rankgrad.checks import check_positive
+from rankgrad.fitted import FittedBackbone, linear_weights, sparse_rows
 from rankgrad.models.backbones._word_numbers import WordBackbone, both_sides, number_of_pair, sides
-from rankgrad.models.fitted import FittedBackbone, linear_weights, sparse_rows
 from rankgrad.plain_text import PAIR
 
 __all__ = ["WordPairRidge"]
