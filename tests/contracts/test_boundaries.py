@@ -23,7 +23,7 @@ PLATFORM = {"dvc", "mlflow", "prefect", "great_expectations", "pipelines"}
 # From the bottom up: a package imports only what stands before it; lookup and seeding may be imported by all.
 LIBRARY = ["checks", "plain_text", "feature_names", "vocabulary", "augmentation", "io", "ranks", "ragged", "groups",
            "standardize", "laplace_sums", "places", "gains", "evaluation", "metrics", "sorters", "losses", "inputs",
-           "layers", "datasets", "models", "training", "tasks", "cli"]  # fmt: skip
+           "layers", "fitted", "datasets", "models", "training", "tasks", "cli"]  # fmt: skip
 PIPELINE = ["rivals", "config", "code", "ops", "reporting", "tracking", "serving", "monitoring", "expectations",
             "running", "stages", "flows", "cli"]  # fmt: skip
 # Commands, and functions that no loss uses.
