@@ -47,8 +47,10 @@ def write(params: Path, blocks: dict[str, Any], *, keep: bool, replace: bool = F
     yaml = round_trip()
     values: Any = read(params, yaml)
     for block in ("datasets", "sorters", "runs", "comparisons", "gate"):  # the check below names what else is missing
-        values.setdefault(block, CommentedMap())
-    values["gate"].setdefault("judged", CommentedMap())
+        if values.get(block) is None:
+            values[block] = CommentedMap()
+    if values["gate"].get("judged") is None:
+        values["gate"]["judged"] = CommentedMap()
     comments = _comments_behind(values)
     datasets = []
     for name, dataset in values["datasets"].items():
@@ -70,7 +72,8 @@ def write(params: Path, blocks: dict[str, Any], *, keep: bool, replace: bool = F
 
 def _add(values: Any, blocks: dict[str, Any], params: Path) -> None:
     """Add the blocks, and the sorters of their runs; raise a ParamsError if a name exists."""
-    if blocks["rivals"] and "rivals" not in values:
+    if blocks["rivals"] and values.get("rivals") is None:
+        values.pop("rivals", None)
         values.insert([*values].index("comparisons"), "rivals", CommentedMap())
     for block in ("datasets", "runs", "rivals", "comparisons"):
         for name, entry in _laid_out(blocks[block], depth=1).items():

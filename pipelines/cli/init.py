@@ -239,11 +239,15 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
         column, first = options["date"]["column"], options["date"]["first"]
         lines.append(f"date: from {column}: rows after {first} are monthly deliveries for training (`every`)")
     comparison = blocks["comparisons"][key]
-    seeds = blocks["runs"][comparison["baseline"]]["seeds"]
+    baseline = blocks["runs"][comparison["baseline"]]
+    seeds = baseline["seeds"]
     lines.append(f"runs: {', '.join([comparison['baseline'], *comparison['runs']])}; seeds: {seeds} each, see --seeds")
     if rivals := comparison.get("rivals", []):
         lines.append(f"rivals: {', '.join(rivals)}: simple models to compare the runs with")
-    lines.append(f"metric: {comparison['metric']}, for the comparison and the gate; to change: --metric")
+    chosen_by = ""
+    if baseline["training"].get("ranker", {}).get("monitor") == "log_loss":
+        chosen_by = "; log loss on validation chooses epochs and settings"
+    lines.append(f"metric: {comparison['metric']}, for the comparison and the gate{chosen_by}; to change: --metric")
     if "size" in dataset:
         lines.append(
             f"images: cropped to the central square, {dataset['size']} pixels per side (`size`; larger is slower); "

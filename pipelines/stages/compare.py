@@ -119,7 +119,7 @@ def _first_seed(path: str | Path) -> pd.DataFrame:
     for field in pq.read_schema(path):
         if field.name == "seed" or (field.name in ("id", "target") and is_number(field.type)):
             columns.append(field.name)
-    table = pq.read_table(path, columns=columns).to_pandas()
+    table = pq.read_table(path, columns=columns).to_pandas(ignore_metadata=True)  # which may make a column the index
     if "seed" not in table:
         return table
     return table[table["seed"].isin(table["seed"].head(1))].drop(columns="seed")

@@ -115,7 +115,7 @@ def decide_all(
         try:
             with answering():
                 decisions.append(_decide(client, name, params, folder, over_person))
-        except (ServerUnreachable, CredentialsRefused):
+        except ServerUnreachable:
             raise
         except ValueError as error:
             decisions.append(Decision(name, None, None, False, str(error), failed=True))

@@ -622,6 +622,7 @@ def test_a_gate_that_is_too_small_to_promote_anything_is_reported_and_one_that_s
         (PLAIN, ["--text", "prise"], "did you mean price"),
         (PLAIN, ["--metric", "pearman"], "did you mean spearman"),
         (SAMPLES, ["--group", "lab", "--within", "--metric", "estimate_r2"], "have no estimates"),
+        (QUERIES | {"x": X, "grade": modulo(3)}, ["--metric", "log_loss"], "--metric log_loss"),
         (SAMPLES | {"batch": groups(4)}, ["--within"], "`--within --group lab` or `--within --group batch`"),
         (SAMPLES, ["--group", "lab", "--within", "--task", "multilabel"], "--task multilabel"),
     ],

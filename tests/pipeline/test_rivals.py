@@ -218,11 +218,13 @@ def test_a_rival_without_seeds_is_compared_with_each_seed(tmp_path):
 
 
 @pytest.mark.parametrize("column", ["id", "target"])
-def test_a_rival_of_other_rows_is_refused(tmp_path, column):
+@pytest.mark.parametrize("index", [False, True])
+def test_a_rival_of_other_rows_is_refused(tmp_path, column, index):
     table = pa.table({"id": [0, 1, 2], "score": [0.5, 0.1, 0.7], "target": [3.0, 2.0, 1.0]})
     pq.write_table(table, tmp_path / "ours.parquet")
     shuffled = table.set_column(table.column_names.index(column), column, table[column].take([0, 2, 1]))
-    pq.write_table(shuffled, tmp_path / "rival.parquet")
+    frame = shuffled.to_pandas()
+    (frame.set_index(column) if index else frame).to_parquet(tmp_path / "rival.parquet")
     predictions = {name: tmp_path / f"{name}.parquet" for name in ("ours", "rival")}
     comparison = Comparison(question="?", metric="spearman", baseline="ours", runs=["ours"], rivals=["rival"])
     params = SimpleNamespace(runs={"ours": SimpleNamespace(task="score_ranking", seeds=[0])})

@@ -35,7 +35,7 @@ class Epoch:
     best: bool
     learning_rate: float
     monitor: str
-    lower_is_better: bool
+    lower_is_better: bool = False
 
     @property
     def value(self) -> float:
