@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from scipy.stats import spearmanr
 
 from pipelines.code import lines_of
 from pipelines.config.errors import ParamsError
@@ -17,12 +18,14 @@ from pipelines.config.rules import check_values
 from pipelines.config.schema import check_shapes
 from pipelines.tracking.upload import Run, Version, publish
 from rankgrad import lookup
+from rankgrad.datasets.files.splits import Split
+from rankgrad.inputs.features import of_tensor
 from rankgrad.io import results
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.io.parquet import ragged_lists
 from rankgrad.sorters import load_sorter
 
-from conftest import PHASE, ROOT, params_of  # isort: skip
+from conftest import PHASE, ROOT, params_of, task_of  # isort: skip
 
 EXAMPLE = ROOT / "examples/own_code"
 MODEL = {"name": "linear", "args": {}, "backbone": {"name": "perceptron", "args": {"hidden": [4]}}}
@@ -285,3 +288,17 @@ def test_a_loss_that_draws_is_given_a_generator(own):
     text = LOSS.replace("*, sorter", "*, sorter, generator")
     write(own, "losses/footrule.py", text.format("(scores * torch.rand(scores.shape, generator=generator)).mean()"))
     assert check_values(values_of()).runs["mine"].loss.name == "footrule"
+
+
+def test_a_model_that_scikit_learn_fits_is_saved_as_numbers(own, tmp_path):
+    draws = torch.Generator().manual_seed(0)
+    vectors = torch.randn(60, 3, generator=draws, dtype=torch.float64)
+    vectors[:, 1] = 36.6  # a constant teaches nothing
+    split = Split(of_tensor(vectors), vectors[:, 0] - 2 * vectors[:, 2])
+    model = {"name": "identity", "args": {}, "backbone": {"name": "huber", "args": {}}}
+    save_model(tmp_path / "made", task_of("score_ranking", {"batch_size": 8}).build(model, split, seed=0))
+    network = load_model(tmp_path / "made").eval()
+    scores = network(vectors).squeeze(1)
+    assert spearmanr(scores.detach(), split.truth).statistic > 0.99
+    vectors[:, 1] += 1
+    torch.testing.assert_close(network(vectors).squeeze(1), scores)

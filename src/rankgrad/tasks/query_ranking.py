@@ -122,11 +122,15 @@ class Ranker(SplitPhase):
         self.queries, self.val_queries = _queries(self.inputs, train), _queries(self.val_inputs, val)
         self.rows = len(train)
         self.lower_is_better = self.monitor == LOG_LOSS.name
-        if self.lower_is_better and not bool((self.val_queries.sizes == 2).all()):
-            raise ValueError(
-                f"monitor: {self.monitor} is for queries of two documents, but the validation split has some of "
-                f"{int(self.val_queries.sizes.max())}; choose another, such as pair_accuracy"
-            )
+        if self.lower_is_better:
+            sizes = self.val_queries.sizes
+            if others := sizes[sizes != 2].tolist():
+                raise ValueError(
+                    f"monitor: {self.monitor} is for queries of two documents, but the validation split has some of "
+                    f"{others[0]}; choose another, such as pair_accuracy"
+                )
+            if bool((val.truth[::2] == val.truth[1::2]).all()):
+                raise ValueError(f"monitor: {self.monitor} is not defined if all validation pairs are ties")
 
     def batch(self, rows: Tensor, generator: torch.Generator) -> Batch:
         queries, documents = self.queries, self.queries.documents(rows)

@@ -40,7 +40,7 @@ def svmlight_columns(path: Path) -> list[str]:
         return [*COLUMNS, "docid"]
     if any(has_id):
         row = 1 + has_id.index(False)
-        log_once(f"{path}: row {row}: no #docid, expected one in every row: the ids of all rows are row numbers")
+        log_once(f"{path}: row {row}: no #docid, expected one in every row, so there is no column docid")
     return COLUMNS
 
 
