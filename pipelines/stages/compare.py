@@ -212,7 +212,14 @@ def main(params: Settings) -> None:
             with counted(key, "runs") as show:
                 statistics = read_statistics(params, comparison, predictions, statistics, show)
             rows = compared(comparison, statistics, params.evaluate)
-            log.info("%s: %s\n%s", key, comparison.metric, _table(comparison, rows, statistics))
+            task = params.runs[comparison.baseline].task
+            log.info(
+                "%s: %s%s\n%s",
+                key,
+                comparison.metric,
+                _hint(task, comparison.metric),
+                _table(comparison, rows, statistics),
+            )
             if exact := _exact(statistics):
                 log.info("  lists of labels exactly right: %s", exact)
             if comparison.rivals:
@@ -241,6 +248,19 @@ def _exact(statistics: ByName) -> str:
         if all(EXACT in statistic.names for statistic in by_seed.values()):
             values.append(f"{name} {cell(_mean(by_seed, EXACT, by_seed))}")
     return ", ".join(values)
+
+
+def _hint(task: str, metric: str) -> str:
+    """Return in brackets whether a lower value is better, and the value by chance, where a reader may not know.
+
+    >>> _hint("query_ranking", "log_loss"), _hint("score_ranking", "spearman")
+    (' (lower is better; by chance 0.693)', '')
+    """
+    about = {known.name: known for known in lookup.find("tasks", task).all_metrics()}[metric]
+    hints = ["lower is better"] if about.lower_is_better else []
+    if about.chance:
+        hints.append(f"by chance {about.chance:.3f}")
+    return f" ({'; '.join(hints)})" if hints else ""
 
 
 def _table(comparison: Comparison, rows: list[Row], statistics: ByName) -> str:

@@ -160,10 +160,10 @@ def _runs_of(tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def _decide_first(client: mlflow.MlflowClient, stays: Decision, task: str, params: Settings, folder: Path) -> Decision:
-    """Compare the first champion, the best of the first versions on validation, with the others on the gate split.
+    """Make the best of the first versions on the gate split champion; the first champion was the best on validation.
 
-    The best of those that are significantly better, Bonferroni-corrected for their number, becomes champion. Validation
-    chose epochs, too, so it favors networks over models that are fitted in one step.
+    Validation chose epochs and settings, too, so it favors networks over models that are fitted in one step. No version
+    is in use yet, so none needs to be significantly better.
     """
     name, champion = stays.model, str(stays.champion)
     tags = {number: client.get_model_version(name, number).tags for number in registry.versions(client, name)}
@@ -186,34 +186,43 @@ def _decide_first(client: mlflow.MlflowClient, stays: Decision, task: str, param
     if about.get(FIRST) == ",".join(others):
         return replace(stays, reason=f"{stays.reason}; none of the other first versions was better on {dataset}/gate")
 
-    judged, better, reasons = params.judged_of(task, dataset), [], {}
+    judged, better, reasons, warning = params.judged_of(task, dataset), [], {}, ""
     for number in others:
         runs = _runs_of({version: tags[version] for version in (number, champion)})
         try:
-            decision, evidence = _compare(
-                replace(stays, challenger=number, runs=runs), task, data, judged, params, len(others)
-            )
+            decision, evidence = _compare(replace(stays, challenger=number, runs=runs), task, data, judged, params)
         except ValueError as error:
             reasons[number] = str(error)
             continue
         reasons[number] = decision.reason
-        if decision.promoted:
-            gap = decision.differences[judged.metric]
-            gain = _gain(gap, lower_is_better=evidence.lower_is_better[judged.metric]).value
+        gap = decision.differences[judged.metric]
+        gain = _gain(gap, lower_is_better=evidence.lower_is_better[judged.metric]).value
+        warning = _beside_chance(evidence.champion, task, judged.metric)
+        if gain > 0 and evidence.judging >= JUDGED:
             better.append((gain, decision, evidence))
     if not better:
         client.set_model_version_tag(name, champion, FIRST, ",".join(others))
         compared = "; ".join(f"version {number}: {reason}" for number, reason in reasons.items())
-        return replace(stays, reason=f"the best on validation of {len(others) + 1} first versions; {compared}")
+        return replace(stays, reason=f"the best on validation of {len(others) + 1} first versions{warning}; {compared}")
     _, decision, evidence = max(better, key=lambda entry: entry[0])
+    warning = _beside_chance(evidence.challenger, task, judged.metric)
+    reason = f"the best on the gate split of {len(others) + 1} first versions{warning}; {decision.reason}"
+    decision = replace(decision, promoted=True, reason=reason)
     _carry_out(client, decision, evidence, judged)
     client.set_registered_model_alias(name, "challenger", str(decision.challenger))
     return decision
 
 
-def _compare(
-    stays: Decision, task: str, data: Path, judged: Judged, params: Settings, tests: int = 1
-) -> tuple[Decision, Evidence]:
+def _beside_chance(statistic: Statistic, task: str, metric: str) -> str:
+    """Return a warning if a metric is no better than that of a model that knows nothing."""
+    about = {known.name: known for known in lookup.find("tasks", task).all_metrics()}[metric]
+    value = statistic.of_all()[statistic.names.index(metric)]
+    if about.chance is None or (value < about.chance if about.lower_is_better else value > about.chance):
+        return ""
+    return f", but no better than chance ({metric} {value:.3f}; of a model that knows nothing {about.chance:.3f})"
+
+
+def _compare(stays: Decision, task: str, data: Path, judged: Judged, params: Settings) -> tuple[Decision, Evidence]:
     """Compare a challenger with the champion; return whether it is better, and the evidence. Nothing is written.
 
     Args:
@@ -222,14 +231,13 @@ def _compare(
         data: the folder of the dataset on which both were trained; not used for sorters.
         judged: the gate's metric for the model, and what it guards.
         params: see `decide_all`.
-        tests: the number of challengers, by which intervals are corrected.
     """
     name, numbers, gate = stays.model, (str(stays.challenger), str(stays.champion)), params.gate
     if task == "sorter":
         evidence = _judge_sorters(name, numbers, params)
     else:
         evidence = _judge(name, numbers, task, data, params, judged)
-    gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name, tests=tests)
+    gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name)
     better, reason = verdict(gaps, judged, gate, evidence.lower_is_better)
     if better and judged.slice_tolerance is not None:
         better, of_slices = guarded_slices(evidence, judged, gate)

@@ -44,6 +44,7 @@ class Metric:
         shown: whether short tables include it.
         limits: the smallest and the largest value that it can have.
         optional: whether only some data have it, such as pairs.
+        chance: the value of a model that knows nothing, if it is the same for all data.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Metric:
     shown: bool = True
     limits: tuple[float, float] = (0.0, 1.0)
     optional: bool = False
+    chance: float | None = None
 
 
 @dataclass(frozen=True)

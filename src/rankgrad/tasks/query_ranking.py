@@ -43,12 +43,13 @@ METRICS = (
     Metric("top_1", "TOP1"),
     Metric("rank_of_last", "RKL", lower_is_better=True, limits=(0, math.inf)),
     *(Metric(f"ndcg_at_{depth}", f"NDCG@{depth}", shown=depth == 10) for depth in DEPTHS),
-    Metric("kendall", "Kendall's tau", shown=False, limits=(-1, 1)),
-    Metric("pair_accuracy", "pair accuracy", shown=False),
+    Metric("kendall", "Kendall's tau", shown=False, limits=(-1, 1), chance=0.0),
+    Metric("pair_accuracy", "pair accuracy", shown=False, chance=0.5),
 )
-
-
-LOG_LOSS = Metric("log_loss", "log loss of p", True, shown=False, limits=(0, math.inf), optional=True)  # of pairs
+LOG_LOSS = Metric(  # of pairs
+    "log_loss", "log loss of p", True, shown=False, limits=(0, math.inf), optional=True, chance=math.log(2)
+)
+SURPRISES = 10  # pairs without an order that keep probabilities away from 0 and 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,7 +299,8 @@ class QueryRanking(Task):
         """Fit the scale that makes scores the log odds of preferences, on validation, if all its queries are pairs.
 
         Training makes differences too large if it separates all its pairs. The scale minimizes the log loss of the
-        validation pairs and of two more, which have their mean difference and opposite preferences.
+        validation pairs and of ten more, which have their mean difference, and opposite preferences in half of them:
+        validation chose the network, too, so its pairs alone would make few of them too sure.
         """
         queries = _queries(val.inputs, val)
         if not bool((queries.sizes == 2).all()):
@@ -368,12 +370,13 @@ def _weighted_leads(scores: Tensor, queries: Queries) -> tuple[Tensor, Tensor]:
 
 
 def _preference_scale(leads: Tensor, weight: Tensor) -> Tensor:
-    """Return the scale that makes leads log odds; 1 if they are all 0. Two more pairs keep it finite, see `finish`."""
+    """Return the scale that makes leads log odds, see `QueryRanking.finish`; 1 if they are all 0."""
     if not leads.any():
         return torch.ones((), dtype=torch.float64)
     usual = leads[leads != 0].abs().mean()
     scales = torch.logspace(-2, 2, 401, dtype=torch.float64) / usual
-    leads, weight = torch.cat([leads, usual.view(1), -usual.view(1)]), torch.cat([weight, torch.ones(2).double()])
+    leads = torch.cat([leads, usual.view(1), -usual.view(1)])
+    weight = torch.cat([weight, weight.new_full((2,), SURPRISES / 2)])
     return scales[_log_losses(leads, weight, scales).argmin()]
 
 

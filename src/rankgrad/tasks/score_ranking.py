@@ -137,7 +137,7 @@ class ScoreRanking(TwoPhases):
 
     title = "Score ranking"
     metrics = (
-        Metric("spearman", "Spearman", limits=(-1, 1)),
+        Metric("spearman", "Spearman", limits=(-1, 1), chance=0.0),
         Metric("estimate_r2", "R² of estimates", shown=False, limits=(-math.inf, 1)),
     )
     learns = ("target",)
