@@ -14,6 +14,7 @@ import pytest
 import requests
 import torch
 from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
+from scipy.stats import spearmanr
 
 from pipelines.config import Settings
 from pipelines.tracking import gate
@@ -427,6 +428,23 @@ def test_the_first_champion_is_compared_with_the_other_first_versions(published)
     gate.choose(FIRST, decisions[0].champion)  # the gate leaves a person's choice alone
     assert not decide_first(runs).promoted
     assert champion(published, FIRST) == decisions[0].champion
+
+
+@pytest.mark.parametrize("above_chance", [True, False])
+def test_the_best_of_the_first_versions_needs_no_significance_but_is_held_against_chance(published, above_chance):
+    gate_split, reached = pq.read_table("data/clips/gate.parquet").to_pandas(), {}
+    for seed in range(2, 12):
+        network = small_network("score_ranking", "features", seed=seed)
+        scores = network(torch.tensor(np.stack(gate_split["features"])).float()).squeeze(1)
+        reached[seed] = spearmanr(scores.detach(), gate_split["target"]).statistic
+    of_kind = sorted((seed for seed in reached if (reached[seed] > 0) == above_chance), key=lambda seed: reached[seed])
+    worse, better = of_kind[:2]
+    runs = [regressor("first", worse, FIRST, quality=1.0), regressor("other", better, FIRST, quality=0.5)]
+    publish(runs)
+    decision = decide_first(runs)
+    assert decision.promoted
+    assert decision.runs[decision.challenger] == "other"
+    assert ("no better than chance" in decision.reason) != above_chance
 
 
 def test_a_first_version_that_is_lost_or_not_better_is_told_and_the_champion_stays(published, monkeypatch):
