@@ -202,7 +202,8 @@ def _decide_first(client: mlflow.MlflowClient, stays: Decision, task: str, param
             better.append((gain, decision, evidence))
     if not better:
         client.set_model_version_tag(name, champion, FIRST, ",".join(others))
-        compared = "; ".join(f"version {number}: {reason}" for number, reason in reasons.items())
+        named = [f"version {number} ({tags[number]['run']}): {reason}" for number, reason in reasons.items()]
+        compared = "; ".join(named)
         return replace(stays, reason=f"the best on validation of {len(others) + 1} first versions{warning}; {compared}")
     _, decision, evidence = max(better, key=lambda entry: entry[0])
     warning = _beside_chance(evidence.challenger, task, judged.metric)
@@ -496,6 +497,8 @@ def verdict(gaps: Mapping[str, Row], judged: Any, gate: Any, lower_is_better: Ma
     gain, text = _gain(gap, lower_is_better=lower_is_better[judged.metric]), f"{judged.metric} {_interval(gap)}"
     if np.isnan(gain.value):
         return False, f"{judged.metric} is {UNDEFINED} for one of the versions, or for both"
+    if gain.high < 0:
+        return False, f"{text}: significantly worse"
     if not gain.low > 0:  # NaN is not
         return False, f"{text}: not significantly better"
     if gain.value < gate.minimum_gain:

@@ -25,8 +25,22 @@ class FittedBackbone(Backbone):
     tasks = ("label_ranking", "multilabel", "query_ranking", "score_ranking")
 
     def fit(self, split: Any) -> None:
-        """Fit the weights to a training split, see `rankgrad.datasets.files.splits.Split`; no training changes them."""
+        """Fit the weights to a training split, see `rankgrad.datasets.files.splits.Split`; no training changes them.
+
+        Raises:
+            ValueError: the model has no parameter, or fitting changed the shape of one or of a buffer.
+        """
+        before = {name: tensor.shape for name, tensor in self.state_dict().items()}
         self.set_weights(split)
+        if not [*self.parameters()]:
+            raise ValueError(f"{type(self).__name__} has no nn.Parameter, expected at least one among what is fitted")
+        for name, tensor in self.state_dict().items():
+            if tensor.shape != before[name]:
+                raise ValueError(
+                    f"{type(self).__name__}: fitting changed the shape of {name} from {[*before[name]]} to "
+                    f"{[*tensor.shape]}; its shape must follow from the arguments of __init__, for example as the "
+                    "largest number of rows, because a saved model is built from these before its numbers are read"
+                )
         self.requires_grad_(False)
 
     def set_weights(self, split: Any) -> None:
@@ -76,11 +90,11 @@ def weight_of(split: Any) -> np.ndarray | None:
 
 
 def sparse_rows(places: Tensor, values: Tensor, size: int) -> Any:
-    """Return a sparse matrix (n, size) that has the values (n, k) above 0 at their places (n, k) in each row."""
+    """Return a sparse matrix (n, size) of values (n, k) other than 0 at their places (n, k) in each row."""
     from scipy.sparse import csr_matrix
 
     rows = torch.arange(len(places)).unsqueeze(1).expand_as(places)
-    counts = values > 0
+    counts = values != 0
     cells = (values[counts].double().numpy(), (rows[counts].numpy(), places[counts].numpy()))
     return csr_matrix(cells, shape=(len(places), size))
 

@@ -289,7 +289,14 @@ def test_pairs_of_words_are_those_of_a_ridge_regression_by_hand():
     truth = torch.tensor(draws.integers(0, 4, 80), dtype=torch.float32)
     numbers = pd.DataFrame(numbers_by_hand(texts)).fillna(0.0)
     matches = numbers[["bm25", "share", "length"]]
-    numbers[matches.columns] = 3 * (matches - matches.mean()) / matches.std(ddof=0)
+    standardized = (matches - matches.mean()) / matches.std(ddof=0)
+    numbers[matches.columns] = 3 * standardized
+    of_queries = []
+    for text in texts:
+        words = {*text.partition(PAIR)[0].split()}
+        of_queries.append(dict.fromkeys((f"length after {word}" for word in words), 1 / math.sqrt(len(words))))
+    by_length = pd.DataFrame(of_queries).fillna(0.0)
+    numbers = numbers.join(by_length.mul(standardized["length"], axis=0))
     expected = Ridge(0.01 * 80).fit(numbers, truth).predict(numbers)
     model = fitted(
         "word_pair_ridge", split_of("text_pair", texts, truth, torch.full((20,), 4)), penalty=0.01, answers=True

@@ -126,7 +126,7 @@ def test_a_better_challenger_becomes_champion_a_worse_one_does_not_and_its_versi
     for _ in range(2):
         decision = decide()
         assert not decision.promoted
-        assert "not significantly better" in decision.reason
+        assert "significantly worse" in decision.reason
     version = published.get_model_version(SORTER, "3")
     assert version.tags["gate.decision"] == "rejected"
     assert version.description.count("[rejected by the gate") == version.description.count("## Gate: rejected") == 1
@@ -463,6 +463,6 @@ def test_a_first_version_that_is_lost_or_not_better_is_told_and_the_champion_sta
     monkeypatch.setattr(gate.registry, "weights_of", some_are_lost)
     decision = decide_first(runs)
     assert (decision.promoted, champion(published, FIRST)) == (False, number)
-    assert f"version {number_of['worse']}: spearman" in decision.reason
+    assert f"version {number_of['worse']} (worse): spearman" in decision.reason
     assert f"{FIRST} version {number_of['lost']} cannot be judged" in decision.reason
     assert "none of the other first versions" in decide_first(runs).reason

@@ -33,10 +33,12 @@ class WordPairRidge(FittedBackbone, WordBackbone):
     For preferences, with a prompt and an answer, it is the Bradley-Terry model with the same penalty. The score of
     query q and passage p is
 
-    $$w^\top m(q, p) + \sum_{b \in p} u_b U_b + \sum_{a \in q} \sum_{b \in p} v_{ab} W_{ab},
+    $$w^\top m(q, p) + \sum_{b \in p} u_b U_b + \sum_{a \in q} \sum_{b \in p} v_{ab} W_{ab}
+    + \ell(p) \sum_{a \in q} V_a,
     \qquad u_b \propto (1 + \log n_b) r'_b, \quad v_{ab} \propto (r_a r'_b)^2,$$
 
-    where m are three numbers: BM25, the share of the query's words that the passage has (weighted by rarity), and the
+    where $\ell$ is the standardized logarithm of the passage's length, divided by the root of the number of words of q,
+    and m are three numbers: BM25, the share of the query's words that the passage has (weighted by rarity), and the
     logarithm of the passage's length, which stays within that of training. $U$ learns which words are good answers, and
     $W$ which words belong together, such as `bill` and `invoice`; u has length 1, and so has v over the 16 rarest words
     of the query and the 64 rarest of the passage, and $r = \log\frac{1 + N}{1 + n}$ for a word in n of N training
@@ -47,8 +49,9 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         words: the vocabulary, with `rankgrad.plain_text.PAIR`.
         outputs: K, the number of scores.
         penalty: the factor of the squared weights in the mean loss.
-        answers: whether U is learned, as for answers to prompts, of which some are better whatever the prompt; without
-            it, U is 0. For passages, it is usually worse.
+        answers: whether U and V are learned, as for answers to prompts: some words are better whatever the prompt, and
+            after words such as `briefly` short answers are. Without it, U and V are 0, which is usually better for
+            passages.
 
     Shapes:
         word numbers (n, longest), padded with 0, `PAIR` between the texts, to scores (n, K).
@@ -80,7 +83,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         self.mean_length = nn.Buffer(torch.ones(()))
         self.lengths = nn.Buffer(torch.tensor([1.0, 1.0]))  # the least and the largest
         self.center, self.spread = nn.Buffer(torch.zeros(MATCHES)), nn.Buffer(torch.ones(MATCHES))
-        self.sizes = (MATCHES, count, BUCKETS)
+        self.sizes = (MATCHES, count, BUCKETS, count)
         self.weights = nn.Parameter(torch.zeros(sum(self.sizes), outputs))
         self.biases = nn.Parameter(torch.zeros(outputs))
 
@@ -99,7 +102,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
             self.biases.copy_(biases)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        matches, *sparse = self._read(tokens)
+        matches, sparse = self._read(tokens)
         of_matches, *weights = self.weights.split(self.sizes)
         # In the precision of the weights, as `rankgrad.layers.ScoreLayer` does.
         with torch.autocast(tokens.device.type, enabled=False):
@@ -128,14 +131,15 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         is_first, is_second = both_sides(tokens, self.pair)
         return _different(tokens.masked_fill(~is_first, 0)), _different(tokens.masked_fill(~is_second, 0))
 
-    def _read(self, tokens: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Return scaled numbers on equal words (n, MATCHES), the values of second texts' words, and those of pairs.
+    def _read(self, tokens: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """Return scaled numbers on equal words (n, MATCHES), and the values of second texts' words, of pairs, and of V.
 
         Values are (n, longest) or (n, pairs), after their places among the words or the buckets.
         """
         first, second = self._words(tokens)
         matches = SCALE * (self._matches(first, second) - self.center) / self.spread
-        return matches, (second.numbers, self._values(second)), self._pairs(first, second)
+        of_words = second.numbers, self._values(second)
+        return matches, [of_words, self._pairs(first, second), self._by_length(first, matches)]
 
     def _values(self, second: Words) -> Tensor:
         if not self.answers:
@@ -156,6 +160,14 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         usual_length = length.squeeze(1).clamp(*self.lengths)
         return torch.stack([bm25, share, usual_length.log()], 1)
 
+    def _by_length(self, first: Words, matches: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.answers:
+            return first.numbers, torch.zeros_like(first.counts)
+        length = matches[:, -1:] / SCALE
+        exists = (first.counts > 0) & (self.pair_weights[0][first.numbers] > 0)
+        values = length * exists / exists.sum(1, keepdim=True).clamp(min=1).sqrt()
+        return first.numbers, values.float()
+
     def _pairs(self, first: Words, second: Words) -> tuple[Tensor, Tensor]:
         chosen = []
         for side, words in enumerate((first, second)):
@@ -175,7 +187,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
 
         chunks = []
         for tokens in self.chunks(texts):
-            matches, *sparse = self._read(tokens)
+            matches, sparse = self._read(tokens)
             parts = [csr_matrix(matches.double().numpy())]
             for (places, values), size in zip(sparse, self.sizes[1:], strict=True):
                 parts.append(sparse_rows(places, values, size))
