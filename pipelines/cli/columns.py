@@ -51,7 +51,7 @@ COMBINED = 0.1  # fraction of cells with a separator above which they are labels
 CALLED = {
     "labels": r"(tags?|labels?|categor|class|genres?|topics?)",
     "target": r"(target|score|price|value|rating|grade|y$|y_?true$|actual$|ctr|rate|label$|views?|likes?)",
-    "outcome": r"(sales|revenue|turnover|clicks|orders)$",  # of a product, whose price may be an input
+    "outcome": r"(sales|revenue|turnover|clicks|orders)(_per_[a-z]+)?$",  # of a product, whose price may be an input
     "relevance": r"(relevance|grade|rel(_?score)?$|label$|click|judg(ed|e?ments?)(_?score)?$|prefer|better|stars?$|"
     r"rating)",
     "judged": r"(relevance|rel|judge?ments?)(_?(grade|label|score))?$",  # of documents

@@ -140,7 +140,10 @@ def guess(
     for column in filter(None, [columns.group, labels]):
         lines += _lines_on_empty_words(column)
     lines += (
-        _lines_on_files(path, files) + _lines_on_features(input_columns) + _lines_on_unused(columns) + missing_lines
+        _lines_on_files(path, files)
+        + _lines_on_features(columns, input_columns)
+        + _lines_on_unused(columns)
+        + missing_lines
     )
     return Guess(truth.task, options, lines)
 
@@ -392,16 +395,17 @@ def _lines_on_empty_words(column: Column) -> list[str]:
     return lines
 
 
-def _lines_on_features(inputs: Sequence[Column]) -> list[str]:
+def _lines_on_features(columns: Columns, inputs: Sequence[Column]) -> list[str]:
     """Return lines on dates, on those that may be placeholders for missing ones, and on possible weights."""
     lines = []
     for column in inputs:
         if column.content == "time":
             lines += _lines_on_no_dates(column)
-            lines.append(
-                f"{column.name}: used as a feature; if later files have only later dates, which are outside the "
-                f"training range, pass `--date {column.typed}`, by which later rows become deliveries"
-            )
+            if "date" not in columns.named:
+                lines.append(
+                    f"{column.name}: used as a feature; if later files have only later dates, which are outside the "
+                    f"training range, pass `--date {column.typed}`, by which later rows become deliveries"
+                )
         elif column.content == "number" and plain(column.name) in ("weight", "weights"):
             lines.append(
                 f"{column.name}: used as a feature; if it is the weight of a row, pass `--weight {column.typed}`"
