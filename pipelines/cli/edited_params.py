@@ -126,7 +126,7 @@ def _comments_behind(values: Any) -> dict[str, str]:
 
 def _remove_datasets(values: Any, datasets: list[str]) -> dict[str, int]:
     """Remove datasets with their runs, rivals, and comparisons; return the number of each."""
-    rivals = values.get("rivals", {})
+    rivals = values.get("rivals") or {}
     runs = [name for name, run in values["runs"].items() if run["dataset"] in datasets]
     comparisons, of_other_programs = [], set[str]()
     for name, comparison in values["comparisons"].items():
@@ -152,7 +152,7 @@ def _remove_sorters(values: Any) -> int:
     unused = [name for name in values["sorters"] if name not in named]
     _remove(values["sorters"], unused)
     values.pop("benchmark_sorters", None)
-    if not any(sorter["vectors"] in values.get("score_vectors", {}) for sorter in values["sorters"].values()):
+    if not any(sorter["vectors"] in (values.get("score_vectors") or {}) for sorter in values["sorters"].values()):
         values.pop("score_vectors", None)
     return len(unused)
 

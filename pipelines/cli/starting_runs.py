@@ -92,7 +92,7 @@ def blocks_of(
         is_binary = form == "query_ranking" and "binary" in conditions
         metric = "mean_average_precision" if is_binary else starting["metric"]
     count = _training_count(table, folder)
-    if metric == "log_loss" and form != "preferences":
+    if task == "query_ranking" and metric == "log_loss" and form != "preferences":
         raise ValueError("--metric log_loss: is for pairs of which one is preferred, and these queries are none")
     # Among few pairs, log loss tells better than accuracy which model orders others right.
     monitor = {} if form == "preferences" else _monitor_of(task, metric)

@@ -162,8 +162,9 @@ def _runs_of(tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 def _decide_first(client: mlflow.MlflowClient, stays: Decision, task: str, params: Settings, folder: Path) -> Decision:
     """Make the best of the first versions on the gate split champion; the first champion was the best on validation.
 
-    Validation chose epochs and settings, too, so it favors networks over models that are fitted in one step. No version
-    is in use yet, so none needs to be significantly better.
+    Validation chose epochs and settings, too, so it favors networks over models that are fitted in one step. Until they
+    were compared no version is in use, so none needs to be significantly better, whatever the gate guards; versions of
+    runs that are added later do.
     """
     name, champion = stays.model, str(stays.champion)
     tags = {number: client.get_model_version(name, number).tags for number in registry.versions(client, name)}
@@ -187,28 +188,37 @@ def _decide_first(client: mlflow.MlflowClient, stays: Decision, task: str, param
         return replace(stays, reason=f"{stays.reason}; none of the other first versions was better on {dataset}/gate")
 
     judged, better, reasons, warning = params.judged_of(task, dataset), [], {}, ""
+    in_use, undecided = FIRST in about, False
     for number in others:
         runs = _runs_of({version: tags[version] for version in (number, champion)})
         try:
             decision, evidence = _compare(replace(stays, challenger=number, runs=runs), task, data, judged, params)
         except ValueError as error:
-            reasons[number] = str(error)
+            reasons[number], undecided = str(error), True
             continue
         reasons[number] = decision.reason
+        if judged.metric not in decision.differences or evidence.judging < JUDGED:
+            undecided = True
+            continue
         gap = decision.differences[judged.metric]
         gain = _gain(gap, lower_is_better=evidence.lower_is_better[judged.metric]).value
+        theirs, ours = (_value(side, judged.metric) for side in (evidence.champion, evidence.challenger))
+        if np.isnan(theirs) and not np.isnan(ours):
+            gain = np.inf
         warning = _beside_chance(evidence.champion, task, judged.metric)
-        if gain > 0 and evidence.judging >= JUDGED:
+        if decision.promoted or (gain > 0 and not in_use):
             better.append((gain, decision, evidence))
     if not better:
-        client.set_model_version_tag(name, champion, FIRST, ",".join(others))
+        if not undecided:
+            client.set_model_version_tag(name, champion, FIRST, ",".join(others))
         named = [f"version {number} ({tags[number]['run']}): {reason}" for number, reason in reasons.items()]
         compared = "; ".join(named)
         return replace(stays, reason=f"the best on validation of {len(others) + 1} first versions{warning}; {compared}")
     _, decision, evidence = max(better, key=lambda entry: entry[0])
-    warning = _beside_chance(evidence.challenger, task, judged.metric)
-    reason = f"the best on the gate split of {len(others) + 1} first versions{warning}; {decision.reason}"
-    decision = replace(decision, promoted=True, reason=reason)
+    if not in_use:
+        warning = _beside_chance(evidence.challenger, task, judged.metric)
+        reason = f"the best on the gate split of {len(others) + 1} first versions{warning}; {decision.reason}"
+        decision = replace(decision, promoted=True, reason=reason)
     _carry_out(client, decision, evidence, judged)
     client.set_registered_model_alias(name, "challenger", str(decision.challenger))
     return decision
@@ -217,10 +227,14 @@ def _decide_first(client: mlflow.MlflowClient, stays: Decision, task: str, param
 def _beside_chance(statistic: Statistic, task: str, metric: str) -> str:
     """Return a warning if a metric is no better than that of a model that knows nothing."""
     about = {known.name: known for known in lookup.find("tasks", task).all_metrics()}[metric]
-    value = statistic.of_all()[statistic.names.index(metric)]
+    value = _value(statistic, metric)
     if about.chance is None or (value < about.chance if about.lower_is_better else value > about.chance):
         return ""
-    return f", but no better than chance ({metric} {value:.3f}; of a model that knows nothing {about.chance:.3f})"
+    return f", but no better than chance ({metric} {cell(value)}; of a model that knows nothing {about.chance:.3f})"
+
+
+def _value(statistic: Statistic, metric: str) -> float:
+    return float(statistic.of_all()[statistic.names.index(metric)])
 
 
 def _compare(stays: Decision, task: str, data: Path, judged: Judged, params: Settings) -> tuple[Decision, Evidence]:

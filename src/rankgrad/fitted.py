@@ -1,6 +1,7 @@
 """Models that are fitted to a training split at once, when the network is built, for example by scikit-learn."""
 
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -30,18 +31,22 @@ class FittedBackbone(Backbone):
         Raises:
             ValueError: the model has no parameter, or fitting changed the shape of one or of a buffer.
         """
-        before = {name: tensor.shape for name, tensor in self.state_dict().items()}
+        before = self._shapes()
         self.set_weights(split)
         if not [*self.parameters()]:
             raise ValueError(f"{type(self).__name__} has no nn.Parameter, expected at least one among what is fitted")
-        for name, tensor in self.state_dict().items():
-            if tensor.shape != before[name]:
-                raise ValueError(
-                    f"{type(self).__name__}: fitting changed the shape of {name} from {[*before[name]]} to "
-                    f"{[*tensor.shape]}; its shape must follow from the arguments of __init__, for example as the "
-                    "largest number of rows, because a saved model is built from these before its numbers are read"
-                )
+        after = self._shapes()
+        if changed := [name for name in before | after if before.get(name) != after.get(name)]:
+            old, new = (shapes.get(changed[0], "none") for shapes in (before, after))
+            raise ValueError(
+                f"{type(self).__name__}: fitting changed the shape of {changed[0]} from {old} to {new}; __init__ must "
+                "make it in a shape that follows from its arguments, for example with the largest number of rows, "
+                "because a saved model is built from these before its numbers are read"
+            )
         self.requires_grad_(False)
+
+    def _shapes(self) -> dict[str, list[int]]:
+        return {name: [*tensor.shape] for name, tensor in chain(self.named_parameters(), self.named_buffers())}
 
     def set_weights(self, split: Any) -> None:
         """Set the weights, given a training split: `split.inputs.items`, `target_of(split)`, and `weight_of(split)`."""

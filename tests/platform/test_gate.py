@@ -409,12 +409,13 @@ def test_models_of_other_classes_are_not_judged(now, message):
 
 
 FIRST = "score_ranking-clips"
+LATER = f"{FIRST}-later"
 
 
-def decide_first(runs: list[Run]) -> gate.Decision:
+def decide_first(runs: list[Run], model: str = FIRST) -> gate.Decision:
     """Decide on the model that these runs were the first to make, and whose champion is the best on validation."""
-    judged = {"runs": dict.fromkeys((run.name for run in runs), PARAMS.runs["mine"]), "model_of": lambda run: FIRST}
-    (decision,) = gate.decide_all([FIRST], SimpleNamespace(**vars(PARAMS) | judged))
+    judged = {"runs": dict.fromkeys((run.name for run in runs), PARAMS.runs["mine"]), "model_of": lambda run: model}
+    (decision,) = gate.decide_all([model], SimpleNamespace(**vars(PARAMS) | judged))
     return decision
 
 
@@ -438,13 +439,20 @@ def test_the_best_of_the_first_versions_needs_no_significance_but_is_held_agains
         scores = network(torch.tensor(np.stack(gate_split["features"])).float()).squeeze(1)
         reached[seed] = spearmanr(scores.detach(), gate_split["target"]).statistic
     of_kind = sorted((seed for seed in reached if (reached[seed] > 0) == above_chance), key=lambda seed: reached[seed])
-    worse, better = of_kind[:2]
+    worse, better, added = of_kind[:3]
     runs = [regressor("first", worse, FIRST, quality=1.0), regressor("other", better, FIRST, quality=0.5)]
     publish(runs)
     decision = decide_first(runs)
     assert decision.promoted
     assert decision.runs[decision.challenger] == "other"
     assert ("no better than chance" in decision.reason) != above_chance
+    runs = [regressor("first", better, LATER, quality=1.0), regressor("other", worse, LATER, quality=0.5)]
+    publish(runs)
+    assert not decide_first(runs, LATER).promoted
+    runs.append(regressor("added", added, LATER, quality=0.7))  # while a champion is in use
+    publish(runs[-1:])
+    decision = decide_first(runs, LATER)
+    assert decision.promoted == ("significantly better" in decision.reason and "not sig" not in decision.reason)
 
 
 def test_a_first_version_that_is_lost_or_not_better_is_told_and_the_champion_stays(published, monkeypatch):
@@ -465,4 +473,7 @@ def test_a_first_version_that_is_lost_or_not_better_is_told_and_the_champion_sta
     assert (decision.promoted, champion(published, FIRST)) == (False, number)
     assert f"version {number_of['worse']} (worse): spearman" in decision.reason
     assert f"{FIRST} version {number_of['lost']} cannot be judged" in decision.reason
+    assert "cannot be judged" in decide_first(runs).reason  # what was not compared is asked again
+    monkeypatch.setattr(gate.registry, "weights_of", weights_of)
+    decide_first(runs)
     assert "none of the other first versions" in decide_first(runs).reason

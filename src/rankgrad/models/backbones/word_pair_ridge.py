@@ -37,11 +37,11 @@ class WordPairRidge(FittedBackbone, WordBackbone):
     + \ell(p) \sum_{a \in q} V_a,
     \qquad u_b \propto (1 + \log n_b) r'_b, \quad v_{ab} \propto (r_a r'_b)^2,$$
 
-    where $\ell$ is the standardized logarithm of the passage's length, divided by the root of the number of words of q,
-    and m are three numbers: BM25, the share of the query's words that the passage has (weighted by rarity), and the
-    logarithm of the passage's length, which stays within that of training. $U$ learns which words are good answers, and
-    $W$ which words belong together, such as `bill` and `invoice`; u has length 1, and so has v over the 16 rarest words
-    of the query and the 64 rarest of the passage, and $r = \log\frac{1 + N}{1 + n}$ for a word in n of N training
+    where $\ell$ is the standardized logarithm of the passage's length, divided by the root of the number of words of q
+    that form pairs, and m are three numbers: BM25, the share of the query's words that the passage has (weighted by
+    rarity), and the logarithm of the passage's length, which stays within that of training. $U$ learns which words are
+    good answers, and $W$ which words belong together, such as `bill` and `invoice`; u has length 1, and so has v over
+    the 16 rarest words of the query and the 64 rarest of the passage, and $r = \log\frac{1 + N}{1 + n}$ for a word in n of N training
     queries, or $r'$ passages. Words not in training have no pairs, and neither have whole numbers that a single query
     or passage has, such as order numbers; but they match if they are equal. Fitting takes up to 12 kB per passage.
 
@@ -83,7 +83,7 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         self.mean_length = nn.Buffer(torch.ones(()))
         self.lengths = nn.Buffer(torch.tensor([1.0, 1.0]))  # the least and the largest
         self.center, self.spread = nn.Buffer(torch.zeros(MATCHES)), nn.Buffer(torch.ones(MATCHES))
-        self.sizes = (MATCHES, count, BUCKETS, count)
+        self.sizes = (MATCHES, count, BUCKETS, *[count] * answers)
         self.weights = nn.Parameter(torch.zeros(sum(self.sizes), outputs))
         self.biases = nn.Parameter(torch.zeros(outputs))
 
@@ -139,7 +139,8 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         first, second = self._words(tokens)
         matches = SCALE * (self._matches(first, second) - self.center) / self.spread
         of_words = second.numbers, self._values(second)
-        return matches, [of_words, self._pairs(first, second), self._by_length(first, matches)]
+        by_length = [self._by_length(first, matches)] if self.answers else []
+        return matches, [of_words, self._pairs(first, second), *by_length]
 
     def _values(self, second: Words) -> Tensor:
         if not self.answers:
@@ -161,8 +162,6 @@ class WordPairRidge(FittedBackbone, WordBackbone):
         return torch.stack([bm25, share, usual_length.log()], 1)
 
     def _by_length(self, first: Words, matches: Tensor) -> tuple[Tensor, Tensor]:
-        if not self.answers:
-            return first.numbers, torch.zeros_like(first.counts)
         length = matches[:, -1:] / SCALE
         exists = (first.counts > 0) & (self.pair_weights[0][first.numbers] > 0)
         values = length * exists / exists.sum(1, keepdim=True).clamp(min=1).sqrt()
