@@ -42,8 +42,9 @@ class WordPairRidge(FittedBackbone, WordBackbone):
     rarity), and the logarithm of the passage's length, which stays within that of training. $U$ learns which words are
     good answers, and $W$ which words belong together, such as `bill` and `invoice`; u has length 1, and so has v over
     the 16 rarest words of the query and the 64 rarest of the passage, and $r = \log\frac{1 + N}{1 + n}$ for a word in n
-    of N training queries, or $r'$ passages. Words not in training have no pairs, and neither have whole numbers that a single query
-    or passage has, such as order numbers; but they match if they are equal. Fitting takes up to 12 kB per passage.
+    of N training queries, or $r'$ passages. Words not in training have no pairs, and neither have whole numbers that a
+    single query or passage has, such as order numbers; but they match if they are equal. Fitting takes up to 12 kB per
+    passage.
 
     Args:
         words: the vocabulary, with `rankgrad.plain_text.PAIR`.
