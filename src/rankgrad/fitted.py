@@ -40,7 +40,7 @@ class FittedBackbone(Backbone):
             old, new = (shapes.get(changed[0], "none") for shapes in (before, after))
             raise ValueError(
                 f"{type(self).__name__}: fitting changed the shape of {changed[0]} from {old} to {new}; __init__ must "
-                "make it in a shape that follows from its arguments, for example with the largest number of rows, "
+                "give it one that follows from its arguments, for example with the largest number of rows, "
                 "because a saved model is built from these before its numbers are read"
             )
         self.requires_grad_(False)
