@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -168,8 +169,7 @@ def strongest_rival(params: Settings, comparison: Comparison, statistics: ByName
 
 def best_of(values: Sequence[float], task: str, metric: str) -> int:
     """Return the number of the best value of a task's metric; undefined ones are the worst."""
-    lower_is_better = {known.name: known.lower_is_better for known in lookup.find("tasks", task).all_metrics()}[metric]
-    worth = np.multiply(values, -1 if lower_is_better else 1)
+    worth = np.multiply(values, -1 if _metric(task, metric).lower_is_better else 1)
     return int(np.nan_to_num(worth, nan=-np.inf).argmax())
 
 
@@ -212,14 +212,8 @@ def main(params: Settings) -> None:
             with counted(key, "runs") as show:
                 statistics = read_statistics(params, comparison, predictions, statistics, show)
             rows = compared(comparison, statistics, params.evaluate)
-            task = params.runs[comparison.baseline].task
-            log.info(
-                "%s: %s%s\n%s",
-                key,
-                comparison.metric,
-                _hint(task, comparison.metric),
-                _table(comparison, rows, statistics),
-            )
+            hint = _hint(params.runs[comparison.baseline].task, comparison.metric)
+            log.info("%s: %s%s\n%s", key, comparison.metric, hint, _table(comparison, rows, statistics))
             if exact := _exact(statistics):
                 log.info("  lists of labels exactly right: %s", exact)
             if comparison.rivals:
@@ -250,13 +244,17 @@ def _exact(statistics: ByName) -> str:
     return ", ".join(values)
 
 
+def _metric(task: str, name: str) -> Any:
+    return next(metric for metric in lookup.find("tasks", task).all_metrics() if metric.name == name)
+
+
 def _hint(task: str, metric: str) -> str:
     """Return in brackets whether a lower value is better, and the value by chance, where a reader may not know.
 
     >>> _hint("query_ranking", "log_loss"), _hint("score_ranking", "spearman")
     (' (lower is better; by chance 0.693)', '')
     """
-    about = {known.name: known for known in lookup.find("tasks", task).all_metrics()}[metric]
+    about = _metric(task, metric)
     hints = ["lower is better"] if about.lower_is_better else []
     if about.chance:
         hints.append(f"by chance {about.chance:.3f}")

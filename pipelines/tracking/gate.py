@@ -187,41 +187,50 @@ def _decide_first(client: mlflow.MlflowClient, stays: Decision, task: str, param
     if about.get(FIRST) == ",".join(others):
         return replace(stays, reason=f"{stays.reason}; none of the other first versions was better on {dataset}/gate")
 
-    judged, better, reasons, warning = params.judged_of(task, dataset), [], {}, ""
-    in_use, undecided = FIRST in about, False
+    # Compare each of them with the champion.
+    judged, in_use = params.judged_of(task, dataset), FIRST in about
+    gains, better, reasons, warning = [], [], [], ""
     for number in others:
         runs = _runs_of({version: tags[version] for version in (number, champion)})
         try:
             decision, evidence = _compare(replace(stays, challenger=number, runs=runs), task, data, judged, params)
         except ValueError as error:
-            reasons[number], undecided = str(error), True
+            gains.append(None)
+            reasons.append(f"version {number} ({runs[number]}): {error}")
             continue
-        reasons[number] = decision.reason
-        if judged.metric not in decision.differences or evidence.judging < JUDGED:
-            undecided = True
+        gain = _gain_of_first(decision, evidence, judged.metric)
+        gains.append(gain)
+        reasons.append(f"version {number} ({runs[number]}): {decision.reason}")
+        if gain is None:
             continue
-        gap = decision.differences[judged.metric]
-        gain = _gain(gap, lower_is_better=evidence.lower_is_better[judged.metric]).value
-        theirs, ours = (_value(side, judged.metric) for side in (evidence.champion, evidence.challenger))
-        if np.isnan(theirs) and not np.isnan(ours):
-            gain = np.inf
         warning = _beside_chance(evidence.champion, task, judged.metric)
         if decision.promoted or (gain > 0 and not in_use):
             better.append((gain, decision, evidence))
+
+    # Promote the best of those that are better.
+    of_all = f"of {len(others) + 1} first versions"
     if not better:
-        if not undecided:
+        if None not in gains:  # else ask again
             client.set_model_version_tag(name, champion, FIRST, ",".join(others))
-        named = [f"version {number} ({tags[number]['run']}): {reason}" for number, reason in reasons.items()]
-        compared = "; ".join(named)
-        return replace(stays, reason=f"the best on validation of {len(others) + 1} first versions{warning}; {compared}")
+        return replace(stays, reason=f"the best on validation {of_all}{warning}; {'; '.join(reasons)}")
     _, decision, evidence = max(better, key=lambda entry: entry[0])
     if not in_use:
         warning = _beside_chance(evidence.challenger, task, judged.metric)
-        reason = f"the best on the gate split of {len(others) + 1} first versions{warning}; {decision.reason}"
+        reason = f"the best on the gate split {of_all}{warning}; {decision.reason}"
         decision = replace(decision, promoted=True, reason=reason)
     _carry_out(client, decision, evidence, judged)
     client.set_registered_model_alias(name, "challenger", str(decision.challenger))
     return decision
+
+
+def _gain_of_first(decision: Decision, evidence: Evidence, metric: str) -> float | None:
+    """Return by how much a version is better than the first champion; None if too few examples or no values tell."""
+    if metric not in decision.differences or evidence.judging < JUDGED:
+        return None
+    theirs, ours = (_value(side, metric) for side in (evidence.champion, evidence.challenger))
+    if np.isnan(theirs) and not np.isnan(ours):
+        return np.inf
+    return _gain(decision.differences[metric], lower_is_better=evidence.lower_is_better[metric]).value
 
 
 def _beside_chance(statistic: Statistic, task: str, metric: str) -> str:
