@@ -4,7 +4,7 @@
     python -m studies.aslib [SCENARIO ...]       # computes what is missing
 
 Each scenario comes with ten folds. For each fold, the next three choose the learning rate and the number of steps by
-PAR10, with two networks trained on the other six. Then three networks are trained on all nine. All networks are trained
+PAR10, with two networks trained on the other six. Then five networks are trained on all nine. All networks are trained
 side by side. A run that does not solve its instance within the cutoff counts as ten times the cutoff (PAR10). All such
 runs are tied for last place, since their true times are unknown. Times below 0.01 s are tied, too. Instances on which
 all runs are tied have no order and are left out. The time to compute features is not counted.
@@ -26,11 +26,11 @@ from studies.converters.aslib import SCENARIOS, TABLES
 from studies.vectorized import Fold, Loss, Search, command, first_label, of_every_fold, of_sets, squared_errors
 
 FOLDS, CHOOSE_WITH = 10, 3  # folds, and how many of them choose settings
-SEEDS, CHOOSE_BY = 3, 2
+SEEDS, CHOOSE_BY = 5, 2
 HIDDEN = 32
 BATCH = 64
 RATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1)
-STEPS = (12, 25, 50, 100, 200, 400)
+STEPS = (25, 50, 100, 200, 400, 800, 1600)
 LATE = 10.0  # an unsolved run counts as this many times the cutoff
 FASTEST = 0.01  # seconds; times below are tied
 FAR = 5.0  # standard deviations at which features are clipped
