@@ -60,6 +60,13 @@ def isotonic_ranks(scores: Tensor, *, kind: str, strength: float) -> Tensor:
     return rank(-scores.flatten(0, -2)).view_as(scores)
 
 
+def dftopk_mask(scores: Tensor, k: int, *, temperature: float) -> Tensor:
+    r"""Zhu et al. 2025 (arXiv:2510.11472): $\sigma((s - t) / \tau)$, t halfway between the k-th and the next score."""
+    first = scores.topk(k + 1, dim=-1).values
+    threshold = first[..., -2:].mean(-1, keepdim=True)
+    return torch.sigmoid((scores - threshold) / temperature)
+
+
 def _ranks(permutation: Ranking) -> Ranking:
     """Return the mean rank of each score, weighted by a relaxed permutation.
 
