@@ -1,7 +1,7 @@
 """Compare our metrics with those of search packages: `python -m studies.times.search_metrics`, a minute on one core.
 
 One thousand queries have up to 100 documents with grades 0 to 3 and scores without ties. `apart` is the largest
-difference over queries. Times are for all queries, once the package has its own form of the data, which takes
+difference over queries. CPU times are for all queries, once the package has its own form of the data, which takes
 `ms_to_convert`. The packages are ir_measures (with pytrec_eval) and ranx, both optional.
 """
 
@@ -89,7 +89,7 @@ def of_ranx(truth: Any, run: Any, name: str) -> Values:
 
 def milliseconds(step: Callable[[], object]) -> float:
     step()  # compile
-    return 1000 * median_seconds(step, clock=time.perf_counter, most=REPEATS, limit=LIMIT)
+    return 1000 * median_seconds(step, clock=time.process_time, most=REPEATS, limit=LIMIT)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ the next, so it needs no sort. Softness is in standard deviations of the scores.
 
 - `error`: the sum of absolute differences from the exact mask, over k;
 - `off_k`: how far the sum is from k, over k;
-- `ms`: forward and backward for one list;
+- `ms`: CPU time of forward and backward for one list;
 - `recall`: the fraction of the true top k that a linear model finds on new lists, after it has learned to raise their
   mask. The learning rate is the best of five on further lists.
 """
@@ -71,7 +71,7 @@ def costs(mask: Mask) -> dict[str, float]:
             (mask(scores) * weights).sum().backward()
 
         step()
-        figures[f"ms_at_{length}"] = 1000 * median_seconds(step, clock=time.perf_counter, most=REPEATS, limit=LIMIT)
+        figures[f"ms_at_{length}"] = 1000 * median_seconds(step, clock=time.process_time, most=REPEATS, limit=LIMIT)
     return figures
 
 
