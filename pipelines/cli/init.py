@@ -243,7 +243,9 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     seeds = baseline["seeds"]
     lines.append(f"runs: {', '.join([comparison['baseline'], *comparison['runs']])}; seeds: {seeds} each, see --seeds")
     if rivals := comparison.get("rivals", []):
-        lines.append(f"rivals: {', '.join(rivals)}: simple models to compare the runs with")
+        reader = f"{key}-word_pair_ridge"
+        only = f"; only {reader} reads the prompt" if "rejected" in options and reader in rivals else ""
+        lines.append(f"rivals: {', '.join(rivals)}: simple models to compare the runs with{only}")
     chosen_by = ""
     if baseline["training"].get("ranker", {}).get("monitor") == "log_loss":
         chosen_by = "; log loss on validation chooses epochs and settings"

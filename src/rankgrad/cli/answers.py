@@ -20,7 +20,7 @@ WRITTEN = 8192  # number of answers per write, which is a row group in Parquet
 FOUND = 10  # number of results per search
 SEPARATOR = "|"  # between the values of a list in a CSV cell
 OF_CLASSES = ("scores", "label_ranks")  # lists with a value for each class
-IDS = ("id", "query", "found")  # columns that are returned unchanged
+IDS = ("id", "query", "found", "answer")  # columns that are returned unchanged
 WRITABLE = ("csv", "tsv", "jsonl", "parquet")
 
 Answer = dict[str, Any]  # `id`, and the task's answer or `error`
@@ -96,21 +96,31 @@ def _answered(respond: Callable[[list[Row]], list[Answer]], piece: list[Row], sk
                     f"{row.place}: {message}; correct the row, or skip such rows: `--skip-broken`, or the parameter "
                     "`skip_broken` of the flow `predict`"
                 ) from error
-            result += [{"id": row_id, **row.group, "error": message} for row_id in row.documents or [row.id]]
+            result += [told | {"error": message} for told in _told_apart(row)]
     return result
 
 
 def _with_ids(row: Row, answer: Answer) -> list[Answer]:
     """Return the answer with the row's id; for a query with documents in rows, one answer per row, with its place."""
+    told = _told_apart(row)
     if row.documents is None:
-        return [{"id": row.id, **row.group} | answer]
-    order = sorted(range(len(row.documents)), key=lambda number: -answer["scores"][number])
+        return [told[0] | answer]
+    order = sorted(range(len(told)), key=lambda number: -answer["scores"][number])
     place_of = {number: place for place, number in enumerate(order, 1)}
     of_query = {name: value for name, value in answer.items() if name != "scores"}
     result = []
-    for number, (document, score) in enumerate(zip(row.documents, answer["scores"], strict=True)):
-        result.append({"id": document, "query": row.id, "score": score, "place": place_of[number]} | of_query)
+    for number, (columns, score) in enumerate(zip(told, answer["scores"], strict=True)):
+        result.append(columns | {"score": score, "place": place_of[number]} | of_query)
     return result
+
+
+def _told_apart(row: Row) -> list[Answer]:
+    """Return the columns that tell the answers to a row apart: one for each document, if it has several."""
+    if row.documents is None:
+        return [{"id": row.id, **row.group}]
+    if isinstance(row.documents, range):
+        return [{"id": row.id, **row.group, "answer": number} for number in row.documents]
+    return [{"id": document, "query": row.id} for document in row.documents]
 
 
 class Gallery:

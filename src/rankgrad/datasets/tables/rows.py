@@ -58,7 +58,8 @@ class Row(NamedTuple):
         id: the id to return with its answer.
         place: where the row is, for messages.
         asked: reads the inputs of the row; raises ValueError or OSError if a cell or a picture cannot be read.
-        documents: ids of a query's documents, if the table has a row for each.
+        documents: ids of a query's documents, if the table has a row for each; or the numbers of the answers that one
+            row lists, as a range.
         group: the group column's cell by the column's name, returned too; empty without such a column.
         number: its number in its table, from 1; of a query, that of its first row; None for a file.
     """
@@ -736,7 +737,7 @@ class _Table:
         row_id = self.columns.id_of(cells, number)
         documents = row_id if row_id and isinstance(row_id, list) else [row_id]
         asked = partial(_raise, f"{column} is {cell!r:.60}, expected the name of a query")
-        return number, number, Row(number, self._place(number), asked, documents, number=number)
+        return number, number, Row(None, self._place(number), asked, documents, number=number)
 
 
 def _raise(reason: str) -> dict[str, Any]:
