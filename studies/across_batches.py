@@ -10,9 +10,9 @@ three networks are trained on all but the test fold. All losses have the same fi
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib import import_module
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ TABLE = Path("data/raw/protein_homology/protein_homology.parquet")
 FOLDS, SEEDS = 5, 3
 HIDDEN = 64
 LISTS, LENGTH = 16, 32  # parts of lists in a batch; as many rows are drawn from all proteins
-RATES = (0.0003, 0.001, 0.003, 0.01)
+RATES = (0.001, 0.003, 0.01)
 STEPS = (125, 250, 500, 1000, 2000)
 POSITIVES = {"all": (5, 50), "lists": (2, 8)}  # in a batch, and in a part of a list
 MEMORY = (0.1, 0.9)  # the weight of the present batch
@@ -41,7 +41,7 @@ BASELINE = "cross-entropy"
 
 # From scores and labels (lists, length) and row numbers to the loss of a batch.
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
-Fold = tuple[list[int], list[int], list[int]]  # the queries to train on, to choose by, and to test on
+Fold = tuple[tuple[int, ...], ...]  # the queries to train on, to choose by, and to test on
 
 
 @dataclass(frozen=True)
@@ -171,40 +171,42 @@ OF_LIBAUC: dict[str, Method] = {
 # --- Training. ---
 
 
-def batch_of(table: Table, queries: list[int], kind: str, positives: int, draws: torch.Generator) -> Tensor:
-    """Draw row numbers with replacement, positives first: (1, LISTS * LENGTH) of all rows, or (LISTS, LENGTH)."""
-    if kind == "all":
-        return drawn(table, torch.cat([table.queries[query] for query in queries]), positives, LISTS * LENGTH, draws)
-    chosen = torch.randint(len(queries), (LISTS,), generator=draws).tolist()
-    parts = []
-    for index in chosen:
-        parts.append(drawn(table, table.queries[queries[index]], positives, LENGTH, draws))
-    return torch.cat(parts)
+def batches(queries: tuple[int, ...], kind: str, positives: int, draws: torch.Generator) -> Iterator[Tensor]:
+    """Yield row numbers, drawn with replacement, positives first: (1, LISTS * LENGTH) of all, or (LISTS, LENGTH)."""
+    table = read()
+    lists = [table.queries[query] for query in queries]
+    lists = [torch.cat(lists)] if kind == "all" else lists
+    count = LISTS * LENGTH if kind == "all" else LENGTH
+    pools = [(rows[table.labels[rows] > 0], rows[table.labels[rows] == 0]) for rows in lists]
+    while True:
+        parts = []
+        for index in torch.randint(len(pools), (1 if kind == "all" else LISTS,), generator=draws).tolist():
+            for among, size in zip(pools[index], (positives, count - positives), strict=True):
+                parts.append(among[torch.randint(len(among), (size,), generator=draws)])
+        yield torch.cat(parts).view(-1, count)
 
 
-def drawn(table: Table, rows: Tensor, positives: int, count: int, draws: torch.Generator) -> Tensor:
-    is_positive = table.labels[rows] > 0
-    parts = []
-    for among, size in ((rows[is_positive], positives), (rows[~is_positive], count - positives)):
-        parts.append(among[torch.randint(len(among), (size,), generator=draws)])
-    return torch.cat(parts).unsqueeze(0)
+@lru_cache(maxsize=2)
+def inputs(learn: tuple[int, ...]) -> Tensor:
+    """Return the features of all rows, standardized over the queries to learn from."""
+    table = read()
+    known = torch.cat([table.queries[query] for query in learn])
+    return standardized(table.features, table.features[known]).clamp(-10, 10).float()
 
 
 def trained_scores(
-    method: Method, learn: list[int], setting: dict[str, Any], *, seed: int, steps: int
+    method: Method, learn: tuple[int, ...], setting: dict[str, Any], *, seed: int, steps: int
 ) -> Iterator[Tensor]:
     """Train a network, and yield its scores of all rows after each of the step counts."""
     table = read()
     rate, options = setting["rate"], {key: value for key, value in setting.items() if key != "rate"}
-    known = torch.cat([table.queries[query] for query in learn])
-    features = standardized(table.features, table.features[known]).clamp(-10, 10).float()
+    features = inputs(learn)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         network = nn.Sequential(nn.Linear(features.shape[1], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1))
     loss, optimizer = method.loss(table, **options), method.optimizer(network.parameters(), lr=rate)
-    draws = generator(seed, "across_batches", method.batches)
-    for step in range(1, steps + 1):
-        rows = batch_of(table, learn, method.batches, setting["positives"], draws)
+    drawn = batches(learn, method.batches, setting["positives"], generator(seed, "across_batches", method.batches))
+    for step, rows in zip(range(1, steps + 1), drawn, strict=False):
         optimizer.zero_grad()
         loss(network(features[rows]).squeeze(-1), table.labels[rows], rows).backward()
         optimizer.step()
@@ -229,7 +231,7 @@ def precisions(scores: Tensor, labels: Tensor) -> Tensor:
     return result
 
 
-def measured(scores: Tensor, queries: list[int]) -> Tensor:
+def measured(scores: Tensor, queries: tuple[int, ...]) -> Tensor:
     """Return for each query the sum of precisions among all rows, its positives, and its own average precision."""
     table = read()
     rows = torch.cat([table.queries[query] for query in queries])
@@ -256,12 +258,12 @@ def summary(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def parts() -> list[Fold]:
     """Return for each fold the queries to train on while choosing settings, to choose by, and to test on."""
     order = torch.randperm(len(read().queries), generator=generator(1, "across_batches", "folds"))
-    folds = [fold.tolist() for fold in order.tensor_split(FOLDS)]
+    folds = [tuple(fold.tolist()) for fold in order.tensor_split(FOLDS)]
     result = []
     for test in range(FOLDS):
         choose = (test + 1) % FOLDS
-        learn = [query for fold in range(FOLDS) if fold not in (test, choose) for query in folds[fold]]
-        result.append((learn, folds[choose], folds[test]))
+        learned = (folds[fold] for fold in range(FOLDS) if fold not in (test, choose))
+        result.append((tuple(chain.from_iterable(learned)), folds[choose], folds[test]))
     return result
 
 

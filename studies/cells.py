@@ -30,6 +30,11 @@ def mean(study: Study, run: str, metric: str, form: str = ".3f") -> str:
     return format(study.leaf(run, metric)[0], form) if study.has(run, metric) else ""
 
 
+def of_package(study: Study, metric: str, package: str, figure: str, form: str) -> str:
+    """Show a figure of a package for a metric, which is the key of the row."""
+    return mean(study, f"{metric}, {package}", figure, form)
+
+
 def gain(study: Study, run: str, metric: str, baseline: str, digits: str | None = None) -> str:
     """Show the difference from a baseline with its interval."""
     return value(study, run, minus(metric, baseline), digits, sign=True)
