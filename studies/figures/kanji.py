@@ -8,11 +8,16 @@ from PIL import Image
 
 from pipelines.reporting import plots
 from rankgrad.io.parquet import decode_image, encoded_images, matrix, read_table
-from rankgrad.tasks.label_ranking import places
+from rankgrad.tasks.label_ranking import label_ranks_of, places
 from studies.converters.kanji import CANVAS, area_of, draw, drawings
 
 TEST, PICTURE = Path("data/kanji/test.parquet"), Path("reports/kanji.png")
-SHOWN, SEED = ("multilabel_cross_entropy", "mse", "rlsep"), 1
+SEED = 1
+SHOWN = {  # by name in the picture
+    "cross-entropy, usual order": "kanji-usual_order",
+    "MSE": "label_ranking-mse-kanji",
+    "rlsep": "label_ranking-rlsep-kanji",
+}
 EXAMPLES, TILE = 6, 44  # test kanji, and pixels of a component
 
 
@@ -41,12 +46,14 @@ def main() -> None:
     rows = np.linspace(0, len(truth) - 1, EXAMPLES).astype(int)
     images = [decode_image(image, where=str(TEST)) for image in encoded_images(read["image"].take(rows), path=TEST)]
     orders = [{"true": places(truth[row], truth[row])} for row in rows]
-    for loss in SHOWN:
-        path = Path(f"predictions/label_ranking-{loss}-kanji.parquet")
-        read = read_table(path, ["seed", "label_ranks"])
-        ranks = matrix(read.filter(read["seed"].to_numpy() == SEED), "label_ranks", path=path).numpy()
+    for name, run in SHOWN.items():
+        path = Path(f"predictions/{run}.parquet")
+        read = read_table(path, ["seed", "scores", "selected"])
+        read = read.filter(read["seed"].to_numpy() == SEED)
+        scores, selected = (matrix(read, column, path=path) for column in ("scores", "selected"))
+        ranks = label_ranks_of(scores, selected > 0).numpy()
         for row, order in zip(rows, orders, strict=True):
-            order[loss] = places(truth[row], ranks[row])
+            order[name] = places(truth[row], ranks[row])
     PICTURE.parent.mkdir(exist_ok=True)
     plots.orders(PICTURE, images, orders, glyphs=glyphs())
     with Image.open(PICTURE) as image:
