@@ -165,24 +165,30 @@ def run(
     if among is not None:
         searched = searched._replace(id=searched.id or roles.id, encoding=roles.encoding)
         pieces = found_among(pieces, Gallery(folder, among, searched), FOUND if k is None else k)
-    if out is not None and table_of(out) in WRITABLE:
-        if out.is_dir() or out.resolve() in {source.resolve() for source in sources}:
-            raise ValueError(f"{out}: {'is a folder' if out.is_dir() else 'is the input'}; choose another file")
-        classes = recipe_of(folder).get("classes")
-        count, broken = write(out, pieces, classes=classes, errors=skip_broken, names=all_answers.names)
-        summary = {"out": str(out), "rows": count, "broken": broken}
-        _print(written.as_json(summary) if as_json else f"{out}: answers for {count - len(broken)} of {count} rows")
-        return _told(broken, count)
-    places = [] if out is None else _places(folder, sources, out)
+    if out is None or table_of(out) not in WRITABLE:
+        return _printed(pieces, sources, [] if out is None else _places(folder, sources, out), as_json=as_json)
+    if out.is_dir() or out.resolve() in {source.resolve() for source in sources}:
+        raise ValueError(f"{out}: {'is a folder' if out.is_dir() else 'is the input'}; choose another file")
+    classes = recipe_of(folder).get("classes")
+    count, broken = write(out, pieces, classes=classes, errors=skip_broken, names=all_answers.names)
+    summary = {"out": str(out), "rows": count, "broken": broken}
+    _print(written.as_json(summary) if as_json else f"{out}: answers for {count - len(broken)} of {count} rows")
+    return _told(broken, count)
+
+
+def _printed(
+    pieces: Iterable[list[Answer]], sources: Sequence[Path], annotated: Sequence[Path], *, as_json: bool
+) -> int:
+    """Print answers and annotate their images, if there are paths for these; return the exit code."""
     is_utf_8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
     broken, count = [], 0
     for count, answer in enumerate(chain.from_iterable(pieces), 1):
         _print(written.as_json(answer, ascii=not is_utf_8) if as_json else "\n".join(lines_of(answer)))
         if "error" in answer:
             broken.append(answer["id"])
-        elif places:
-            annotate(places[count - 1], sources[count - 1], answer)
-            _print(f"wrote {places[count - 1]}", file=sys.stderr if as_json else sys.stdout)
+        elif annotated:
+            annotate(annotated[count - 1], sources[count - 1], answer)
+            _print(f"wrote {annotated[count - 1]}", file=sys.stderr if as_json else sys.stdout)
     return _told(broken, count)
 
 
