@@ -9,12 +9,14 @@ import pandas as pd
 import pytest
 import torch
 from scipy.io import savemat
+from sklearn.metrics import average_precision_score
 from torch import Tensor
 from torch.nn.functional import pad
 
 from rankgrad.io.results import Row
 from rankgrad.seeding import generator
 from studies import (
+    across_batches,
     aslib,
     compared,
     cranfield,
@@ -87,6 +89,8 @@ def planted(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     caches = (
+        across_batches.read,
+        across_batches.inputs,
         aslib.read,
         human_orders.read,
         human_orders.inputs,
@@ -154,6 +158,38 @@ def test_places_without_a_document_change_no_loss(method):
     expected = graded_search.METHODS[method](scores, grades)
     longer = graded_search.METHODS[method](pad(scores, (0, 2), value=9.0), pad(grades, (0, 2), value=NO_DOCUMENT))
     torch.testing.assert_close(longer, expected)
+
+
+@pytest.mark.parametrize("method", across_batches.METHODS)
+def test_batches_of_few_positives_teach_what_a_feature_decides(method, planted):
+    features = np.random.default_rng(1).normal(size=(1000, 3))
+    positive = features[:, 1].reshape(20, 50).argsort(1).argsort(1) > 46
+    table = pd.DataFrame({"query": np.arange(1000) // 50, "relevance": positive.ravel().astype(int)})
+    settings = {"POSITIVES": {"all": (9,), "lists": (2,)}, "SEEDS": 2, "BASELINE": method, "LISTS": 4, "LENGTH": 10}
+    planted(across_batches, table.assign(features=[*features]), **settings)
+    rows = across_batches.rows(method, across_batches.METHODS[method])
+    assert {row.value for row in rows if row.metric == "setting.rate"} == {0.03}
+    assert of_run(rows)["within_queries"] > 0.9
+
+
+def test_a_batch_has_as_many_positives_as_it_should_and_precisions_are_those_of_a_package(planted):
+    draws = np.random.default_rng(1)
+    labels = draws.integers(0, 2, 200)
+    table = pd.DataFrame({"query": np.arange(200) % 4, "relevance": labels, "features": [*draws.normal(size=(200, 2))]})
+    planted(across_batches, table, LISTS=3, LENGTH=8)
+    for kind, shape in {"all": (1, 24), "lists": (3, 8)}.items():
+        rows = next(across_batches.batches((0, 2), kind, 2, generator(1)))
+        assert rows.shape == shape
+        assert (rows % 4 % 2 == 0).all()  # of the queries 0 and 2
+        assert kind == "all" or (rows % 4 == rows[:, :1] % 4).all()
+        assert (torch.tensor(labels)[rows] == (torch.arange(shape[1]) < 2)).all()
+    scores = torch.randn(200, generator=generator(2))
+    precisions = across_batches.precisions(scores, torch.tensor(labels).float())
+    expected = average_precision_score(labels, scores.numpy())
+    assert precisions.sum().item() / labels.sum() == pytest.approx(expected, abs=1e-6)
+    values = across_batches.measured(scores, (0, 1, 2, 3)).numpy()
+    within = [average_precision_score(labels[query::4], scores.numpy()[query::4]) for query in range(4)]
+    assert across_batches.summary(values, np.arange(4)) == pytest.approx([expected, np.mean(within)], abs=1e-6)
 
 
 def test_places_without_a_document_change_no_input_and_no_metric(planted):

@@ -436,8 +436,8 @@ def test_an_estimate_is_the_isotonic_regression_of_targets_with_ties_and_weights
     network.head.score = nn.Linear(1, 1, bias=False)
     nn.init.ones_(network.head.score.weight)  # a score is the feature
     ScoreRanking().finish(network, Split(features.of_tensor(scores.unsqueeze(1)), targets, weight=weight))
-    asked = torch.arange(-8.0, 8.0, 0.25)
-    answers = ScoreRanking().answers(network, features.of_tensor(asked.unsqueeze(1)), torch.ones(64))
+    asked = torch.arange(-6.0, 6.0, 0.25)  # features of more than 6 are clipped
+    answers = ScoreRanking().answers(network, features.of_tensor(asked.unsqueeze(1)), torch.ones(48))
     scores, targets, weight = (values.double().numpy()[1:] for values in (scores, targets, weight))
     fitted = IsotonicRegression().fit(scores, targets, sample_weight=weight).predict(scores)
     steps = [np.flatnonzero(np.abs(fitted - target) < 1e-4) for target in np.unique(fitted.round(6))]
@@ -449,7 +449,13 @@ def test_an_estimate_is_the_isotonic_regression_of_targets_with_ties_and_weights
             del steps[end]
     # The curve is straight between the means of steps.
     points = [[np.average(values[step], weights=weight[step]) for step in steps] for values in (scores, targets)]
-    expected = np.interp(asked.numpy(), *points)
+    expected, asked = np.interp(asked.numpy(), *points), asked.numpy()
+    for end, inner, extreme in ((0, 1, targets.min()), (-1, -2, targets.max())):  # then goes on with half the slope
+        score, target = points[0][end], points[1][end]
+        slope = (target - points[1][inner]) / (score - points[0][inner]) / 2
+        beyond = asked < score if end == 0 else asked > score
+        toward = target + slope * (asked - score)
+        expected[beyond] = (np.maximum if end == 0 else np.minimum)(toward, extreme)[beyond]
     assert [answer["estimate"] for answer in answers] == pytest.approx(expected.tolist(), abs=1e-3)
 
 

@@ -270,7 +270,8 @@ class ScoreRanking(TwoPhases):
 
         The curve connects the means of the steps of an isotonic regression, so it never falls. The first and the last
         step have at least `STEP` rows: one extreme target would otherwise be the estimate of all scores beyond it.
-        Within groups, scores compare only rows of a group, and there is no curve.
+        Beyond them, it goes on with half the slope, because few rows determine it, to the extreme targets. Within
+        groups, scores compare only rows of a group, and there is no curve.
         """
         if val.within:
             return
@@ -287,6 +288,7 @@ class ScoreRanking(TwoPhases):
         firsts = _with_ends(fitted.blocks[:-1], np.bincount(level_of_row))
         means = np.add.reduceat(weight_of_level * levels, firsts) / np.add.reduceat(weight_of_level, firsts)
         targets = np.add.reduceat(weight_of_level * mean_of_level, firsts) / np.add.reduceat(weight_of_level, firsts)
+        means, targets = _continued(means, targets, target.min(), target.max())
         network.recipe["estimate"] = {"scores": means.tolist(), "targets": targets.tolist()}
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
@@ -317,6 +319,23 @@ def _with_ends(firsts: np.ndarray, rows: np.ndarray) -> np.ndarray:
     is_kept = (before >= STEP) & (total - before >= STEP)
     is_kept[0] = True
     return firsts[is_kept]
+
+
+def _continued(scores: np.ndarray, targets: np.ndarray, lowest: float, highest: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the points of a rising curve, continued at both ends with half the slope to the extreme targets.
+
+    >>> _continued(np.array([0.0, 1.0]), np.array([2.0, 4.0]), 2.0, 7.0)
+    (array([0., 1., 4.]), array([2., 4., 7.]))
+    """
+    if len(scores) == 1:
+        return scores, targets
+    for end, inner, extreme in ((0, 1, lowest), (-1, -2, highest)):
+        slope = (targets[end] - targets[inner]) / (scores[end] - scores[inner]) / 2
+        if extreme != targets[end]:
+            place = 0 if end == 0 else len(scores)
+            scores = np.insert(scores, place, scores[end] + (extreme - targets[end]) / slope)
+            targets = np.insert(targets, place, extreme)
+    return scores, targets
 
 
 def _estimates(network: Any, scores: Tensor) -> np.ndarray | None:
