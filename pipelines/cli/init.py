@@ -246,10 +246,14 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
         reader = f"{key}-word_pair_ridge"
         only = f"; only {reader} reads the prompt" if "rejected" in options and reader in rivals else ""
         lines.append(f"rivals: {', '.join(rivals)}: simple models to compare the runs with{only}")
+    metric, [judged] = comparison["metric"], blocks["judged"].values()
+    used = f"{metric}, for the comparison and the gate"
+    if judged["metric"] != metric:
+        used = f"{metric}, for the comparison; {judged['metric']}, which tells more from few pairs, for the gate"
     chosen_by = ""
     if baseline["training"].get("ranker", {}).get("monitor") == "log_loss":
         chosen_by = "; log loss on validation chooses epochs and settings"
-    lines.append(f"metric: {comparison['metric']}, for the comparison and the gate{chosen_by}; to change: --metric")
+    lines.append(f"metric: {used}{chosen_by}; to change: --metric")
     if "size" in dataset:
         lines.append(
             f"images: cropped to the central square, {dataset['size']} pixels per side (`size`; larger is slower); "

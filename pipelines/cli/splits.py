@@ -285,6 +285,10 @@ def line_on_gate(units: Units, block: dict[str, Any]) -> str:
     if total < SMALL and dataset.foldable:
         folds = 5 if total >= JUDGED else 3
         line += f"; `--folds {folds}` compares the runs on all rows outside the gate, not only on the test split"
+        if dataset.drawn:
+            gate, of_folds = dataset.shares["gate"], 1 - 1 / folds
+            drawn = 1 - sum(dataset.shares.values())
+            line += f", and registers models that learn from {(1 - gate) * of_folds:.0%} of the rows, not {drawn:.0%}"
     return line
 
 

@@ -69,6 +69,8 @@ def blocks_of(
     table = Table(**options)
     form = _special_form(task, table, folder)
     starting = starting_runs()[form]
+    # Among few pairs, log loss tells better than accuracy which model orders others right.
+    judged = "log_loss" if form == "preferences" and metric is None else None
     metric = metric and _metric_called(metric, task)
     if table.within and metric == "estimate_r2":
         raise ValueError("--metric estimate_r2: scores that compare only within groups have no estimates; leave it out")
@@ -94,7 +96,6 @@ def blocks_of(
     count = _training_count(table, folder)
     if task == "query_ranking" and metric == "log_loss" and form != "preferences":
         raise ValueError("--metric log_loss: is for pairs of which one is preferred, and these queries are none")
-    # Among few pairs, log loss tells better than accuracy which model orders others right.
     monitor = {} if form == "preferences" else _monitor_of(task, metric)
     of_input = starting.get("training", {}).get(input_type.name, {})
     steps = STEPS_OF_PICTURES if input_type.pictures else STEPS
@@ -124,7 +125,7 @@ def blocks_of(
         "runs": runs | fitted,
         "rivals": rivals,
         "comparisons": {key: comparison},
-        "judged": {f"{task}-{key}": {"metric": metric}},
+        "judged": {f"{task}-{key}": {"metric": judged or metric}},
     }
 
 

@@ -108,7 +108,8 @@ def prepared(rows: Iterable[Row], recipe: Mapping[str, Any], *, chosen: Collecti
                 items.append(input_type.prepared(cells, about, where=row.place))
             except (OSError, RuntimeError, TypeError, ValueError) as error:
                 message = first_line(error).removeprefix("row 0").lstrip(":, ")
-                raise ValueError(message if message.startswith(row.place) else f"{row.place}: {message}") from error
+                named = message if message.startswith(row.place) else f"{row.place}: {message}"
+                raise ValueError(f"{named}; correct the row, or leave it out, to compare the others") from error
         yield Piece(piece[0].place, items, _inputs(items, recipe))
 
 

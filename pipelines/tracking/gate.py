@@ -516,8 +516,9 @@ def verdict(gaps: Mapping[str, Row], judged: Any, gate: Any, lower_is_better: Ma
     """Return whether a challenger is better and no guarded metric is worse, and why; undefined metrics reject it."""
     if judged.metric not in gaps:
         return False, f"{judged.metric} is {UNDEFINED} on these data"
-    gap = gaps[judged.metric]
-    gain, text = _gain(gap, lower_is_better=lower_is_better[judged.metric]), f"{judged.metric} {_interval(gap)}"
+    gap, is_lower_better = gaps[judged.metric], lower_is_better[judged.metric]
+    gain = _gain(gap, lower_is_better=is_lower_better)
+    text = f"{judged.metric} {_interval(gap)}{', lower is better' if is_lower_better else ''}"
     if np.isnan(gain.value):
         return False, f"{judged.metric} is {UNDEFINED} for one of the versions, or for both"
     if gain.high < 0:

@@ -16,9 +16,9 @@ NAMED = 5  # most words of a row to name
 class UnknownWords:
     """Find the words that a model does not know.
 
-    Of texts and captions, these are the words and marks that were not in training, except whole numbers; a model with a
-    tokenizer of its own knows every word, and one that learned no marks is asked only about words. Of a column of
-    `words`, of which a model knows only frequent ones, these are texts without any known word.
+    Of texts and captions, these are the words and marks that were not in training, except whole numbers beside known
+    words; a model with a tokenizer of its own knows every word, and one that learned no marks is asked only about
+    words. Of a column of `words`, of which a model knows only frequent ones, these are texts without any known word.
 
     Args:
         recipe: the model's recipe.
@@ -27,6 +27,8 @@ class UnknownWords:
     >>> unknown = UnknownWords({"input": {"kind": "text"}, "args": {"words": words}})
     >>> unknown.of([{"text": "a red lamp"}, {"text": "Red!"}])
     {0: {'text': "text: the model does not know 'a'"}}
+    >>> unknown.of([{"text": "lamp 12"}, {"text": "12"}])
+    {1: {'text': "text: the model does not know '12'"}}
     >>> unknown = UnknownWords({"input": {"kind": "features", "names": ["km", "title[word=lamp]"]}})
     >>> unknown.of([{"features": {"km": 7, "title": "a lamp"}}, {"features": {"km": 7, "title": "A bed"}}])
     {1: {'title': "title: the model knows no word of 'A bed'"}}
@@ -54,15 +56,20 @@ class UnknownWords:
     def _in_texts(self, row: Mapping[str, Any]) -> dict[str, str]:
         lines = {}
         for role in (self.role, "caption") if self.known else ():
-            tokens = [token for text in _parts(row.get(role), str) for token in tokens_of(text)]
-            if unknown := [token for token in tokens if self._is_unknown(token)]:
+            unknown = []
+            for text in _parts(row.get(role), str):
+                tokens = tokens_of(text)
+                is_strange = self.known.isdisjoint(tokens)
+                unknown += [token for token in tokens if self._is_unknown(token, even_numbers=is_strange)]
+            if unknown:
                 names = [repr(token) for token in dict.fromkeys(unknown)]
                 more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
                 lines[role] = f"{role}: the model does not know {listed(names[:NAMED])}{more}"
         return lines
 
-    def _is_unknown(self, token: str) -> bool:
-        if token in self.known or token.isdecimal():  # texts are full of new numbers, such as those of orders
+    def _is_unknown(self, token: str, *, even_numbers: bool) -> bool:
+        # Texts are full of new numbers, such as those of orders; but a number in place of a text is a wrong column.
+        if token in self.known or (token.isdecimal() and not even_numbers):
             return False
         return self.reads_marks or is_word(token)
 
