@@ -94,8 +94,7 @@ def _inputs(columns: Columns, chosen: Column, rejected: Column) -> tuple[dict[st
         more = "; its texts repeat: if they are names of players, write `categories` instead of `text`"
         return {"text": chosen.name}, more if chosen.is_category or _are_players(chosen, rejected) else ""
     if (chosen.is_category and not _are_long(chosen)) or _are_players(chosen, rejected):
-        more = "; both are names of players without features: if another file has their texts, join those first"
-        return {"categories": [chosen.name]}, more
+        return {"categories": [chosen.name]}, _advice_on_players(columns, chosen, rejected)
     if chosen.is_whole_input:
         return {chosen.content: chosen.name}, ""
     is_name = chosen.content == "name"
@@ -173,6 +172,20 @@ def _are_players(chosen: Column, rejected: Column) -> bool:
     raise ValueError(ITEMS.format(cell=cell, chosen=chosen.name, rejected=rejected.name))
 
 
+def _advice_on_players(columns: Columns, chosen: Column, rejected: Column) -> str:
+    """Say how to read the texts of players: by flags, if two columns have a single text for each winner and loser."""
+    texts = [column for column in columns.free if column.has_sentences]
+    own, others = ([text for text in texts if _are_of(text, players)] for players in (chosen, rejected))
+    if own and others and own[0] is not others[0]:
+        return f"; to read their texts instead: `--text {own[0].typed} --rejected {others[0].typed}`"
+    return "; both are names of players without features: if another file has their texts, join those first"
+
+
+def _are_of(texts: Column, players: Column) -> bool:
+    """Return whether each player has a single text."""
+    return bool((texts.texts.groupby(players.names).nunique() <= 1).all())
+
+
 def _are_long(column: Column) -> bool:
     """Return whether most cells have more words than names have, so that they are texts that repeat."""
     return float((column.names.str.count(r"\s+") >= WORDS_OF_NAME).mean()) > MOSTLY
@@ -197,14 +210,21 @@ def _refuse_chats(columns: Columns) -> None:
 
 
 def _refuse_which_is_better(columns: Columns) -> None:
-    """Raise if there are two answers, such as answer_a and answer_b, and another column tells which is better."""
+    """Raise if there are two answers, such as answer_a and answer_b, of which another column may tell the better."""
     texts = {column.name.lower(): column for column in columns.free if column.is_text}
     decisions = [column for column in columns.all.values() if DECISION.search(plain(column.name))]
     decisions = [column for column in decisions if column.names.nunique() <= FEW_DECISIONS]
-    for name, first in texts.items() if decisions else ():
+    for name, first in texts.items():
         for side, other_side in SIDES.items():
             second = texts.get(name.removesuffix(side) + other_side)
-            if name.endswith(side) and second is not None:
+            if not name.endswith(side) or second is None:
+                continue
+            if decisions:
                 values = listed(sorted(decisions[0].names.unique()))
                 names = {"first": first.name, "second": second.name, "decision": decisions[0].name}
                 raise columns.refusal(BETTER.format(values=values, **names))
+            if first.has_sentences and "text" not in columns.named and not columns.of_content("number"):
+                raise columns.refusal(
+                    f"{first.name} and {second.name} are two texts; if the first is the better one in each row, pass "
+                    f"`--text {first.typed} --rejected {second.typed}`; if both are input, pass `--target`"
+                )

@@ -222,6 +222,7 @@ REFUSED = {  # columns, and what the message names
                    "score": Y}, ["sentence1 and sentence2", "--text sentence1", "--rejected"]),
     "ids of answers": ({"winner": texts("a{}"), "loser": texts("b{}")}, ["row 1", "a0", "merge"]),
     "numbers of players": ({"winner": modulo(9), "loser": [9 + k % 9 for k in N]}, ["players", "astype(str)"]),
+    "two answers alone": (ANSWERS, ["--text response_a --rejected response_b"]),
     "two answers": (ANSWERS | {"winner": cycled("model_a", "model_b", "tie")}, ["response_b", "model_a", "where"]),
     "negative margins": (CHOSEN | {"margin": Y}, ["margin", "row 1"]),
     "a text that may be the prompt": (CHOSEN | {"comment": texts("because it is number {}")},
@@ -329,7 +330,12 @@ REPORTED = {
         [MISS_ONE],
     ),
     "objects": ({**PLAIN, "more": cycled({"a": 1})}, ["more: contains objects"]),
-}
+    "texts of players": (
+        {"winner": [f"a{k % 9}" for k in N], "loser": [f"a{(k + 1) % 9}" for k in N],
+         "won": [f"the words of {k % 9}" for k in N], "lost": [f"the words of {(k + 1) % 9}" for k in N]},
+        ["winner is preferred", "`--text won --rejected lost`"],
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("columns", "words"), REPORTED.values(), ids=REPORTED)
