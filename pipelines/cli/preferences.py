@@ -175,9 +175,10 @@ def _are_players(chosen: Column, rejected: Column) -> bool:
 def _advice_on_players(columns: Columns, chosen: Column, rejected: Column) -> str:
     """Say how to read the texts of players: by flags, if two columns have a single text for each winner and loser."""
     texts = [column for column in columns.free if column.has_sentences]
-    own, others = ([text for text in texts if _are_of(text, players)] for players in (chosen, rejected))
-    if own and others and own[0] is not others[0]:
-        return f"; to read their texts instead: `--text {own[0].typed} --rejected {others[0].typed}`"
+    own = next((text for text in texts if _are_of(text, chosen)), None)
+    others = next((text for text in texts if text is not own and _are_of(text, rejected)), None)
+    if own is not None and others is not None:
+        return f"; to read their texts instead: `--text {own.typed} --rejected {others.typed}`"
     return "; both are names of players without features: if another file has their texts, join those first"
 
 
