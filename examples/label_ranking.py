@@ -1,4 +1,4 @@
-"""Multi-label data whose labels have an order of importance: RLSEP beside binary cross-entropy.
+"""Multi-label data whose labels have an order of importance: RLSEP beside cross-entropy and regression on label ranks.
 
 Label ranks: 0 = absent, larger = more important.
 """
@@ -20,7 +20,11 @@ def cross_entropy(scores, label_ranks):
     return torch.nn.functional.binary_cross_entropy_with_logits(scores, (label_ranks > 0).float())
 
 
-for loss in (cross_entropy, rlsep):
+def mse(scores, label_ranks):
+    return torch.nn.functional.mse_loss(scores, label_ranks.float())
+
+
+for loss in (cross_entropy, mse, rlsep):
     model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, labels))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
     for _ in range(400):
