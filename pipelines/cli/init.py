@@ -171,15 +171,18 @@ def _raw(home: Path, file: Path, key: str, *, link: bool, dry_run: bool) -> Path
     """Return the folder in data/raw with the data; create it as a link if `link` is set.
 
     Raises:
-        ValueError: the data are somewhere else, and `link` is not set.
+        ValueError: the data are somewhere else, and `link` is not set; or a link would put this project into itself.
     """
     below, folder = _below_raw(home), RAW / key
     if below is not None or dry_run:
         return below or folder
-    if not link:
+    holds_project = Path.cwd().resolve().is_relative_to(home.resolve())
+    if holds_project or not link:
+        moved = folder / file.relative_to(home)
+        or_link = "" if holds_project else f"; or pass --link to make {folder} a link to {home}"
         raise ValueError(
-            f"{file}: is outside {RAW}, where stages read data: `mkdir {folder}`, move the file and its images there, "
-            f"and `rankgrad init {folder / file.relative_to(home)}`; or pass --link to make {folder} a link to {home}"
+            f"{file}: is outside {RAW}, where stages read data: `mkdir -p {moved.parent} && mv {file} {moved}`, its "
+            f"images too, then `rankgrad init {moved}`{or_link}"
         )
     if folder.exists() or folder.is_symlink():
         raise ValueError(f"{folder}: already exists, expected a new name: choose another with --key")

@@ -720,10 +720,13 @@ def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):
 
 def test_a_table_elsewhere_is_linked_if_that_is_wanted(project):
     path = write(Path("elsewhere"), **PLAIN)
-    assert "mkdir data/raw/a" in run(path, code=1)
+    assert "mkdir -p data/raw/a" in run(path, code=1)
     run(path, "--link", "--key", "shop")
     assert Path("data/raw/shop").is_symlink()
     assert rules.check().datasets["shop"].raw == "data/raw/shop"
+    beside = write(Path(), **PLAIN)
+    assert "mkdir -p" in run(beside, "--link", code=1)  # a link would put the project into itself
+    assert not Path("data/raw/a").exists()
 
 
 def test_the_folder_of_a_first_delivery_is_one_of_the_dataset(project):
