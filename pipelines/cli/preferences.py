@@ -183,8 +183,9 @@ def _advice_on_players(columns: Columns, chosen: Column, rejected: Column) -> st
 
 
 def _are_of(texts: Column, players: Column) -> bool:
-    """Return whether each player has a single text."""
-    return bool((texts.texts.groupby(players.names).nunique() <= 1).all())
+    """Return whether each player has a single text, and most players one of their own."""
+    of_players = texts.texts.groupby(players.names)
+    return bool((of_players.nunique() <= 1).all()) and 2 * texts.texts.nunique() > players.names.nunique()
 
 
 def _are_long(column: Column) -> bool:
@@ -210,6 +211,19 @@ def _refuse_chats(columns: Columns) -> None:
     raise columns.refusal(text)
 
 
+def _are_answers(columns: Columns, first: Column, second: Column) -> bool:
+    """Return whether two texts, at most beside a prompt, are all that can be learned from."""
+    rest = [column for column in columns.free if column not in (first, second)]
+    inputs = [column for column in rest if column.is_text or column.is_whole_input or column.content == "number"]
+    return (
+        "text" not in columns.named
+        and columns.task in (None, "query_ranking")
+        and first.has_sentences
+        and all(column.is_text for column in inputs[:1])
+        and len(inputs) <= 1
+    )
+
+
 def _refuse_which_is_better(columns: Columns) -> None:
     """Raise if there are two answers, such as answer_a and answer_b, of which another column may tell the better."""
     texts = {column.name.lower(): column for column in columns.free if column.is_text}
@@ -224,8 +238,9 @@ def _refuse_which_is_better(columns: Columns) -> None:
                 values = listed(sorted(decisions[0].names.unique()))
                 names = {"first": first.name, "second": second.name, "decision": decisions[0].name}
                 raise columns.refusal(BETTER.format(values=values, **names))
-            if first.has_sentences and "text" not in columns.named and not columns.of_content("number"):
+            if _are_answers(columns, first, second):
                 raise columns.refusal(
                     f"{first.name} and {second.name} are two texts; if the first is the better one in each row, pass "
-                    f"`--text {first.typed} --rejected {second.typed}`; if both are input, pass `--target`"
+                    f"`--text {first.typed} --rejected {second.typed}`; if both are input, name what to learn with "
+                    "`--target COLUMN`"
                 )

@@ -69,8 +69,9 @@ def blocks_of(
     table = Table(**options)
     form = _special_form(task, table, folder)
     starting = starting_runs()[form]
-    # Among few pairs, log loss tells better than accuracy which model orders others right.
-    judged = "log_loss" if form == "preferences" and metric is None else None
+    # Among few pairs, log loss tells better than accuracy which model orders others right. Rows with a single answer
+    # may later form a query of three, which has no log loss.
+    judged = "log_loss" if form == "preferences" and table.rejected and metric is None else None
     metric = metric and _metric_called(metric, task)
     if table.within and metric == "estimate_r2":
         raise ValueError("--metric estimate_r2: scores that compare only within groups have no estimates; leave it out")

@@ -74,8 +74,7 @@ def _comparison(params: Settings, runs: Results, name: str) -> dict[str, Any]:
     """Return a comparison's baseline and, for each of its runs, the difference from the baseline."""
     comparison, compared = params.comparisons[name], results.read(f"metrics/comparisons/{name}.csv")
     baseline, metric = comparison.baseline, comparison.metric
-    metrics = lookup.find("tasks", params.runs[baseline].task).all_metrics()
-    about = next(known for known in metrics if known.name == metric)
+    about = lookup.find("tasks", params.runs[baseline].task).metric_named(metric)
     difference = minus(metric, baseline)
     rows = []
     for run in [*comparison.runs, *comparison.rivals]:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -169,7 +168,7 @@ def strongest_rival(params: Settings, comparison: Comparison, statistics: ByName
 
 def best_of(values: Sequence[float], task: str, metric: str) -> int:
     """Return the number of the best value of a task's metric; undefined ones are the worst."""
-    worth = np.multiply(values, -1 if _metric(task, metric).lower_is_better else 1)
+    worth = np.multiply(values, -1 if lookup.find("tasks", task).metric_named(metric).lower_is_better else 1)
     return int(np.nan_to_num(worth, nan=-np.inf).argmax())
 
 
@@ -244,17 +243,13 @@ def _exact(statistics: ByName) -> str:
     return ", ".join(values)
 
 
-def _metric(task: str, name: str) -> Any:
-    return next(metric for metric in lookup.find("tasks", task).all_metrics() if metric.name == name)
-
-
 def _hint(task: str, metric: str) -> str:
     """Return in brackets whether a lower value is better, and the value by chance, where a reader may not know.
 
     >>> _hint("query_ranking", "log_loss"), _hint("score_ranking", "spearman")
     (' (lower is better; by chance 0.693)', '')
     """
-    about = _metric(task, metric)
+    about = lookup.find("tasks", task).metric_named(metric)
     hints = ["lower is better"] if about.lower_is_better else []
     if about.chance:
         hints.append(f"by chance {about.chance:.3f}")

@@ -30,9 +30,11 @@ from pipelines.running.sources import value_at
 from pipelines.tracking.slices import Slice, slices
 from pipelines.tracking.store import experiment
 from pipelines.tracking.upload import Run, Version, key_of, publish
+from rankgrad import lookup
 from rankgrad.io import results
 from rankgrad.io.atomic import replaced_file
 from rankgrad.io.results import Row
+from rankgrad.tasks import Metric
 
 LONGEST_TAG = 500  # characters
 PLOTS, PAGES = Path("reports/figures"), Path("reports/data")
@@ -126,13 +128,18 @@ def _undefined(rows: list[Row]) -> dict[str, str]:
     return {"undefined": shorten(", ".join(names), LONGEST_TAG, placeholder=", ...")} if names else {}
 
 
-def _with_judged(rows: list[Row], metric: str) -> list[Row]:
-    """Return rows, preceded by the gate's metric under a name that runs of all tasks share.
+def _with_judged(rows: list[Row], judged: Metric) -> list[Row]:
+    """Return rows, preceded by the gate's metric under a name that runs of all tasks share; more is always better.
 
-    >>> [row.metric for row in _with_judged([Row("mine", "tau", 0.5), Row("mine", "spearman", 0.6)], "spearman")]
-    ['judged', 'tau', 'spearman']
+    >>> rows = [Row("mine", "tau", 0.5), Row("mine", "loss", 0.6, low=0.5, high=0.8)]
+    >>> [first, *_] = _with_judged(rows, Metric("loss", "loss", lower_is_better=True))
+    >>> first.metric, first.interval
+    ('judged', (-0.6, -0.8, -0.5))
     """
-    return [*(row._replace(metric="judged") for row in rows if row.metric == metric), *rows]
+    of_all = [row._replace(metric="judged") for row in rows if row.metric == judged.name]
+    if judged.lower_is_better:
+        of_all = [row._replace(value=-row.value, low=-row.high, high=-row.low) for row in of_all]
+    return [*of_all, *rows]
 
 
 def _sorters(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Run]:
@@ -173,7 +180,7 @@ def _runs(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Ru
         folder, key = Path("models/runs") / name, key_of(name, dvc_lock.made_by(entries))
         trained, metrics = read_run(folder), measured.of_run(name)
         best, (times, used) = trained["best"], kept("train", name, folder)
-        judged = params.judged_of(plan.task, plan.dataset).metric
+        judged = lookup.find("tasks", plan.task).metric_named(params.judged_of(plan.task, plan.dataset).metric)
         seeds = []
         for seed in trained["seeds"]:
             of_seed = measured.of_run(name, seed)
@@ -189,8 +196,13 @@ def _runs(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Ru
                     times=times.get(str(seed)),
                 )
             )
-        named = {"judged_by": judged, "dataset": plan.dataset, "loss": plan.loss.name, "sorter": plan.sorter or NONE}
-        named["snapshot"] = str(params.data.snapshot)
+        named = {
+            "judged_by": judged.name,
+            "dataset": plan.dataset,
+            "loss": plan.loss.name,
+            "sorter": plan.sorter or NONE,
+            "snapshot": str(params.data.snapshot),
+        }
         if folds := folds_of(params, name):
             named["folds"] = folds
         if params.datasets[plan.dataset].is_drawn:

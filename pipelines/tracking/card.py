@@ -95,13 +95,13 @@ def _headline(metrics: Sequence[Row], tags: Mapping[str, str]) -> list[str]:
     """Return the first line, the only one in MLflow's table of versions: the main metric and the data.
 
     >>> tags = {"judged_by": "spearman", "dataset": "clips", "snapshot": "2"}
-    >>> _headline([Row("mine", "judged", 0.5, low=0.4, high=0.6), Row("mine", "tau", 0.3)], tags)
+    >>> _headline([Row("mine", "tau", 0.3), Row("mine", "spearman", 0.5, low=0.4, high=0.6)], tags)
     ['spearman 0.5000 (0.4000 to 0.6000) on clips, snapshot 2', '']
     """
     if not metrics:
         return []
-    judged = next((row for row in metrics if row.metric == "judged"), metrics[0])
-    line = f"{tags.get('judged_by', judged.metric)} {cell(*judged.interval, digits=4)}"
+    judged = next((row for row in metrics if row.metric == tags.get("judged_by")), metrics[0])
+    line = f"{judged.metric} {cell(*judged.interval, digits=4)}"
     if "dataset" in tags:
         line += f" on {tags['dataset']}"
     if "snapshot" in tags:

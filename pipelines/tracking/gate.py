@@ -235,7 +235,7 @@ def _gain_of_first(decision: Decision, evidence: Evidence, metric: str) -> float
 
 def _beside_chance(statistic: Statistic, task: str, metric: str) -> str:
     """Return a warning if a metric is no better than that of a model that knows nothing."""
-    about = {known.name: known for known in lookup.find("tasks", task).all_metrics()}[metric]
+    about = lookup.find("tasks", task).metric_named(metric)
     value = _value(statistic, metric)
     if about.chance is None or (value < about.chance if about.lower_is_better else value > about.chance):
         return ""

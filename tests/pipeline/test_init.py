@@ -223,6 +223,8 @@ REFUSED = {  # columns, and what the message names
     "ids of answers": ({"winner": texts("a{}"), "loser": texts("b{}")}, ["row 1", "a0", "merge"]),
     "numbers of players": ({"winner": modulo(9), "loser": [9 + k % 9 for k in N]}, ["players", "astype(str)"]),
     "two answers alone": (ANSWERS, ["--text response_a --rejected response_b"]),
+    "two questions": ({"question1": texts("who is {}"), "question2": texts("what is {}"), "kind": cycled("a", "b")},
+                      ["--target"]),
     "two answers": (ANSWERS | {"winner": cycled("model_a", "model_b", "tie")}, ["response_b", "model_a", "where"]),
     "negative margins": (CHOSEN | {"margin": Y}, ["margin", "row 1"]),
     "a text that may be the prompt": (CHOSEN | {"comment": texts("because it is number {}")},
@@ -332,10 +334,17 @@ REPORTED = {
     "objects": ({**PLAIN, "more": cycled({"a": 1})}, ["more: contains objects"]),
     "texts of players": (
         {"winner": [f"a{k % 9}" for k in N], "loser": [f"a{(k + 1) % 9}" for k in N],
+         "league": "the first league",
          "won": [f"the words of {k % 9}" for k in N], "lost": [f"the words of {(k + 1) % 9}" for k in N]},
         ["winner is preferred", "`--text won --rejected lost`"],
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [("negative_1", "negative_2"), ("context_1", "context_2")])
+def test_further_texts_of_a_search_are_no_preferences(tmp_path, names):
+    found = {name: texts(f"{name} of number {{}}") for name in ("query", "passage", *names)}
+    assert guess(write(tmp_path, **found)).task == "retrieval"
 
 
 @pytest.mark.parametrize(("columns", "words"), REPORTED.values(), ids=REPORTED)
@@ -516,9 +525,7 @@ def test_skewed_numbers_of_one_table_leave_the_next_table_alone(tmp_path):
 def test_versions_are_judged_by_the_metric_of_the_comparison(tmp_path, grades, queries, metric, losses):
     written = blocks(tmp_path, {"query_id": queries, "x": X, "y": Y, "grade": grades})
     runs = written["runs"]
-    assert written["comparisons"]["mine"]["metric"] == metric
-    judged = "log_loss" if metric == "pair_accuracy" else metric
-    assert written["judged"]["query_ranking-mine"]["metric"] == judged
+    assert written["comparisons"]["mine"]["metric"] == written["judged"]["query_ranking-mine"]["metric"] == metric
     expected = "log_loss" if metric == "pair_accuracy" else metric
     for run_of_task in runs.values():
         assert run_of_task["training"].get("ranker", {}).get("monitor", "mean_average_precision") == expected
@@ -706,6 +713,15 @@ def test_generated_datasets_are_kept_if_that_is_wanted(project):
     assert {"mine", "ranked_mnist"} < {*rules.check().datasets}
     assert "removed from" in run(write(Path("data/raw/ranked_mnist"), **PLAIN), "--replace")
     assert {dataset.name for dataset in rules.check().datasets.values()} == {"table"}
+
+
+def test_the_gate_judges_preferences_by_log_loss_unless_a_person_names_a_metric(project):
+    run(write(project, **CHOSEN))
+    run(write(Path("data/raw/more"), **CHOSEN), "--metric", "pair_accuracy")
+    settings = rules.check()
+    assert [settings.comparisons[name].metric for name in ("mine", "more")] == ["pair_accuracy"] * 2
+    judged = [settings.judged_of("query_ranking", name).metric for name in ("mine", "more")]
+    assert judged == ["log_loss", "pair_accuracy"]
 
 
 def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):

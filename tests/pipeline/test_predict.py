@@ -336,6 +336,28 @@ def test_lists_of_documents_that_cannot_be_read_are_named(workspace, reranker, f
     refused(reranker, file, match=message)
 
 
+def test_a_list_without_documents_is_skipped_by_name_and_answers_of_a_row_keep_its_id(workspace, reranker, capsys):
+    lists = [{"query": "a bill", "passage": PASSAGES}, {"query": "a parcel", "passage": []}]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, lists)))
+    assert run(reranker, [Path("rows.jsonl")], out=Path("out.csv"), skip_broken=True) == 3
+    assert "1 of 4 rows could not be answered" in capsys.readouterr().err
+    about = {"kind": "text_pair", "columns": ["prompt", "chosen"], "rejected": "rejected", "id": "pair"}
+    split = Split(Inputs(about, [f"pay{PAIR}a bill", f"pay{PAIR}print"]), torch.tensor([1.0, 0.0]), torch.tensor([2]))
+    model = {"name": "identity", "args": {}, "backbone": {"name": "word_pair_ridge", "args": {"answers": True}}}
+    save_model(Path("preferences"), QueryRanking().build(model, split, seed=0))
+    answers = [
+        {"pair": "x", "prompt": "pay", "chosen": ["print", "a bill"]},
+        {"pair": "y", "prompt": "pay", "chosen": []},
+    ]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, answers)))
+    assert run(Path("preferences"), [Path("rows.jsonl")], out=Path("out.csv"), skip_broken=True) == 3
+    rows = pd.read_csv("out.csv")
+    assert rows["pair"].tolist() == ["x", "x", "y"]
+    assert rows["answer"].tolist()[:2] == [1, 2]
+    assert rows["place"].tolist()[:2] == [2, 1]
+    assert rows["error"].isna().tolist() == [True, True, False]
+
+
 def test_unknown_words_match_if_they_are_equal(workspace, capsys, reranker):
     rows = [{"query": query, "passage": passage} for query, passage in (("zeppelin", "a zeppelin"), ("???", "!!!"))]
     rows += [{"query": row["query"], "passage": "a dirigible"} for row in rows]

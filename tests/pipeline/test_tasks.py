@@ -450,13 +450,30 @@ def test_an_estimate_is_the_isotonic_regression_of_targets_with_ties_and_weights
     # The curve is straight between the means of steps.
     points = [[np.average(values[step], weights=weight[step]) for step in steps] for values in (scores, targets)]
     expected, asked = np.interp(asked.numpy(), *points), asked.numpy()
-    for end, inner, extreme in ((0, 1, targets.min()), (-1, -2, targets.max())):  # then goes on with half the slope
+    explained = r2_score(targets, np.interp(scores, *points), sample_weight=weight)
+    for end, inner, extreme in ((0, 1, targets.min()), (-1, -2, targets.max())):  # then goes on with less slope
         score, target = points[0][end], points[1][end]
-        slope = (target - points[1][inner]) / (score - points[0][inner]) / 2
+        slope = explained * (target - points[1][inner]) / (score - points[0][inner])
         beyond = asked < score if end == 0 else asked > score
         toward = target + slope * (asked - score)
         expected[beyond] = (np.maximum if end == 0 else np.minimum)(toward, extreme)[beyond]
     assert [answer["estimate"] for answer in answers] == pytest.approx(expected.tolist(), abs=1e-3)
+
+
+@pytest.mark.parametrize("has_weights", [False, True])
+def test_a_curve_of_estimates_rises_though_the_means_of_equal_targets_differ_by_rounding(generator, has_weights):
+    network = build("models", "network", parts(VECTORS), seed=0, outputs=1, features=1)
+    network.head.score = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(network.head.score.weight)
+    scores = torch.arange(60.0).double() / 20
+    targets = ((scores * 4).floor() / 10).clamp(0.1, 0.9)
+    weight = torch.rand(60, generator=generator).double() if has_weights else None
+    ScoreRanking().finish(network, Split(features.of_tensor(scores.float().unsqueeze(1)), targets, weight=weight))
+    curve = network.recipe["estimate"]
+    assert np.isfinite(curve["scores"]).all()
+    assert (np.diff(curve["scores"]) > 0).all()
+    assert curve["targets"] == pytest.approx(sorted(curve["targets"]))
+    assert [min(curve["targets"]), max(curve["targets"])] == pytest.approx([0.1, 0.9])
 
 
 def test_estimates_of_equal_targets_have_no_r2():

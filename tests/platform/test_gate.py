@@ -178,7 +178,9 @@ class TestVerdict:
         judged = SimpleNamespace(metric="main", guarded=["guarded"])
         options = SimpleNamespace(minimum_gain=0.15, tolerance=0.2)
         lower = dict.fromkeys(("main", "guarded"), sign < 0)
-        assert gate.verdict(gaps, judged, options, lower)[0] == expected
+        better, reason = gate.verdict(gaps, judged, options, lower)
+        assert better == expected
+        assert ("lower is better" in reason) == lower["main"]
         assert not gate.verdict(gaps | {"main": Row("new", "main")}, judged, options, lower)[0]
 
     @pytest.mark.parametrize(

@@ -115,8 +115,8 @@ def _with_ids(row: Row, answer: Answer) -> list[Answer]:
 
 
 def _told_apart(row: Row) -> list[Answer]:
-    """Return the columns that tell the answers to a row apart: one for each document, if it has several."""
-    if row.documents is None:
+    """Return the columns that tell the answers to a row apart: one for each document, if it has any."""
+    if not row.documents:
         return [{"id": row.id, **row.group}]
     if isinstance(row.documents, range):
         return [{"id": row.id, **row.group, "answer": number} for number in row.documents]

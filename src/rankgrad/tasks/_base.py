@@ -296,6 +296,11 @@ class Task:
             own.append(Metric(name, name.replace("_", " "), lower_is_better, limits=(-math.inf, math.inf)))
         return (*cls.metrics, *own)
 
+    @classmethod
+    def metric_named(cls, name: str) -> Metric:
+        """Return one of `all_metrics`."""
+        return next(metric for metric in cls.all_metrics() if metric.name == name)
+
     def plan(self, *, started: bool) -> dict[str, PhaseOptions]:
         """Return the phases to train by name, in order.
 

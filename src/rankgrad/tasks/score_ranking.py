@@ -30,6 +30,7 @@ from rankgrad.training.phase import Batch
 
 __all__ = ["ScoreRanking"]
 
+RESOLVED = 1e-9  # of the range of targets
 STEP = 5  # fewest validation rows of the first and of the last step of the curve of estimates
 
 
@@ -270,8 +271,9 @@ class ScoreRanking(TwoPhases):
 
         The curve connects the means of the steps of an isotonic regression, so it never falls. The first and the last
         step have at least `STEP` rows: one extreme target would otherwise be the estimate of all scores beyond it.
-        Beyond them, it goes on with half the slope, because few rows determine it, to the extreme targets. Within
-        groups, scores compare only rows of a group, and there is no curve.
+        Beyond them, it goes on to the extreme targets with its slope there times its R² on validation, so that a weak
+        model, whose steps are due to chance, says little more. Within groups, scores compare only rows of a group, and
+        there is no curve.
         """
         if val.within:
             return
@@ -288,7 +290,9 @@ class ScoreRanking(TwoPhases):
         firsts = _with_ends(fitted.blocks[:-1], np.bincount(level_of_row))
         means = np.add.reduceat(weight_of_level * levels, firsts) / np.add.reduceat(weight_of_level, firsts)
         targets = np.add.reduceat(weight_of_level * mean_of_level, firsts) / np.add.reduceat(weight_of_level, firsts)
-        means, targets = _continued(means, targets, target.min(), target.max())
+        error, spread = (target - np.interp(scores, means, targets)), target - np.average(target, weights=weights)
+        explained = 1 - (weights * error**2).sum() / max((weights * spread**2).sum(), np.finfo(float).tiny)
+        means, targets = _continued(means, targets, explained, target.min(), target.max())
         network.recipe["estimate"] = {"scores": means.tolist(), "targets": targets.tolist()}
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
@@ -321,20 +325,25 @@ def _with_ends(firsts: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return firsts[is_kept]
 
 
-def _continued(scores: np.ndarray, targets: np.ndarray, lowest: float, highest: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the points of a rising curve, continued at both ends with half the slope to the extreme targets.
+def _continued(
+    scores: np.ndarray, targets: np.ndarray, share: float, lowest: float, highest: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the points of a rising curve, continued at both ends with a share of the slope to the extreme targets.
 
-    >>> _continued(np.array([0.0, 1.0]), np.array([2.0, 4.0]), 2.0, 7.0)
+    >>> _continued(np.array([0.0, 1.0]), np.array([2.0, 4.0]), 0.5, 2.0, 7.0)
     (array([0., 1., 4.]), array([2., 4., 7.]))
     """
-    if len(scores) == 1:
+    least = RESOLVED * (highest - lowest)  # a smaller difference may be rounding
+    if len(scores) == 1 or share <= 0:
         return scores, targets
-    for end, inner, extreme in ((0, 1, lowest), (-1, -2, highest)):
-        slope = (targets[end] - targets[inner]) / (scores[end] - scores[inner]) / 2
-        if extreme != targets[end]:
-            place = 0 if end == 0 else len(scores)
-            scores = np.insert(scores, place, scores[end] + (extreme - targets[end]) / slope)
-            targets = np.insert(targets, place, extreme)
+    below, above = targets[0] - lowest, highest - targets[-1]
+    first, last = targets[1] - targets[0], targets[-1] - targets[-2]
+    if above > least and last > least:
+        score = scores[-1] + above * (scores[-1] - scores[-2]) / (share * last)
+        scores, targets = np.append(scores, score), np.append(targets, highest)
+    if below > least and first > least:
+        score = scores[0] - below * (scores[1] - scores[0]) / (share * first)
+        scores, targets = np.insert(scores, 0, score), np.insert(targets, 0, lowest)
     return scores, targets
 
 
