@@ -165,7 +165,8 @@ def test_batches_of_few_positives_teach_what_a_feature_decides(method, planted):
     features = np.random.default_rng(1).normal(size=(1000, 3))
     positive = features[:, 1].reshape(20, 50).argsort(1).argsort(1) > 46
     table = pd.DataFrame({"query": np.arange(1000) // 50, "relevance": positive.ravel().astype(int)})
-    settings = {"POSITIVES": {"all": (9,), "lists": (2,)}, "SEEDS": 2, "BASELINE": method, "LISTS": 4, "LENGTH": 10}
+    settings = {"POSITIVES": {"all": (9,), "lists": (2,)}, "SEEDS": 2, "LISTS": 4, "LENGTH": 10}
+    settings |= {"BASELINES": dict.fromkeys(("all", "lists"), method), "WITHOUT_MEMORY": {}}
     planted(across_batches, table.assign(features=[*features]), **settings)
     rows = across_batches.rows(method, across_batches.METHODS[method])
     assert {row.value for row in rows if row.metric == "setting.rate"} == {0.03}
