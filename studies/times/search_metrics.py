@@ -1,7 +1,8 @@
 """Compare our metrics with those of search packages: `python -m studies.times.search_metrics`, a minute on one core.
 
 One thousand queries have up to 100 documents with grades 0 to 3 and scores without ties. `apart` is the largest
-difference over queries. CPU times are for all queries, once the package has its own form of the data, which takes
+difference over queries. CPU times are for all queries and one metric a call; `together` computes five metrics, which
+the packages do in one call. Calls of the packages include reading their form of the data, whose making takes
 `ms_to_convert`. The packages are ir_measures (with pytrec_eval) and ranx, both optional.
 """
 
@@ -28,6 +29,7 @@ PACKAGES = ("ir_measures", "ranx")
 Values = Callable[[], Tensor]  # the values of all queries
 Nested = dict[str, dict[str, Any]]  # by query and document
 
+TOGETHER = "five metrics together"
 # Their names of our metrics.
 THEIRS = {
     "ndcg_at_10, linear gain": ("nDCG@10", "ndcg@10"),
@@ -70,21 +72,29 @@ def nested(values: Tensor, is_there: Tensor) -> Nested:
     return result
 
 
-def of_ir_measures(truth: Nested, run: Nested, name: str) -> Values:
+def of_ir_measures(truth: Nested, run: Nested, *names: str) -> Values:
+    """Return a call for the values of the first metric, which computes them all."""
     package: Any = import_module("ir_measures")
-    measure = package.parse_measure(name)
-    evaluator = package.evaluator([measure], truth)
+    measures = [package.parse_measure(name) for name in names]
+    evaluator = package.evaluator(measures, truth)
 
     def values() -> Tensor:
-        by_query = {metric.query_id: metric.value for metric in evaluator.iter_calc(run)}
-        return torch.tensor([by_query[query] for query in truth], dtype=torch.float64)
+        by_query = {(metric.measure, metric.query_id): metric.value for metric in evaluator.iter_calc(run)}
+        return torch.tensor([by_query[measures[0], query] for query in truth], dtype=torch.float64)
 
     return values
 
 
-def of_ranx(truth: Any, run: Any, name: str) -> Values:
+def of_ranx(truth: Any, run: Any, *names: str) -> Values:
+    """Return a call for the values of the first metric, which computes them all."""
     package: Any = import_module("ranx")
-    return lambda: torch.from_numpy(package.evaluate(truth, run, name, return_mean=False, make_comparable=False))
+    options = {"return_mean": False, "make_comparable": False, "save_results_in_run": False}
+
+    def values() -> Tensor:
+        result = package.evaluate(truth, run, list(names), **options)
+        return torch.from_numpy(result[names[0]] if len(names) > 1 else result)
+
+    return values
 
 
 def milliseconds(step: Callable[[], object]) -> float:
@@ -102,6 +112,8 @@ def main() -> None:
     rows: list[Row] = []
     for metric, values in own.items():
         rows += rows_of(metric, {"ms": milliseconds(values)})
+    alike = [metric for metric, names in THEIRS.items() if all(names)]  # of both packages
+    rows += rows_of(TOGETHER, {"ms": milliseconds(lambda: [own[metric]() for metric in alike])})
 
     truth, run = nested(grades, is_there), nested(scores, is_there)
     ranx: Any = import_module("ranx")
@@ -112,6 +124,12 @@ def main() -> None:
     for package, convert in conversions.items():
         rows += rows_of(package, {"ms_to_convert": milliseconds(convert)})
     objects = ranx.Qrels(truth), ranx.Run(run)
+    of_first, of_second = zip(*(THEIRS[metric] for metric in alike), strict=True)
+    for package, values in {
+        "ir_measures": of_ir_measures(truth, run, *map(str, of_first)),
+        "ranx": of_ranx(*objects, *of_second),
+    }.items():
+        rows += rows_of(f"{TOGETHER}, {package}", {"ms": milliseconds(values)})
     for metric, (of_first, of_second) in THEIRS.items():
         calls = {"ranx": of_ranx(*objects, of_second)}
         if of_first:
