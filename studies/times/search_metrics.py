@@ -91,8 +91,9 @@ def of_ranx(truth: Any, run: Any, *names: str) -> Values:
     options = {"return_mean": False, "make_comparable": False, "save_results_in_run": False}
 
     def values() -> Tensor:
-        result = package.evaluate(truth, run, list(names), **options)
-        return torch.from_numpy(result[names[0]] if len(names) > 1 else result)
+        if len(names) == 1:
+            return torch.from_numpy(package.evaluate(truth, run, names[0], **options))
+        return torch.from_numpy(package.evaluate(truth, run, list(names), **options)[names[0]])
 
     return values
 
