@@ -88,7 +88,7 @@ def of_ir_measures(truth: Nested, run: Nested, *names: str) -> Values:
 def of_ranx(truth: Any, run: Any, *names: str) -> Values:
     """Return a call for the values of the first metric, which computes them all."""
     package: Any = import_module("ranx")
-    options = {"return_mean": False, "make_comparable": False, "save_results_in_run": False}
+    options = {"return_mean": False, "make_comparable": False}
 
     def values() -> Tensor:
         if len(names) == 1:
