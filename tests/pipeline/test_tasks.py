@@ -476,6 +476,18 @@ def test_a_curve_of_estimates_rises_though_the_means_of_equal_targets_differ_by_
     assert [min(curve["targets"]), max(curve["targets"])] == pytest.approx([0.1, 0.9])
 
 
+def test_estimates_reach_the_extreme_targets_of_training_and_one_wrong_target_of_validation_does_little(generator):
+    x = torch.randn(400, 1, generator=generator)
+    targets = (2 * x.squeeze(1)).exp()
+    train, val = (Split(features.of_tensor(x[part]), targets[part]) for part in (slice(300), slice(300, None)))
+    val.truth[5] = 1e6
+    ranking = task_of("score_ranking", {})
+    network = ranking.build(VECTORS | {"text": None}, train, seed=0)
+    ranking.finish(network, val)
+    assert network.recipe["extremes"] == [targets[:300].min(), targets[:300].max()]
+    assert max(network.recipe["estimate"]["targets"]) <= targets[:300].max()
+
+
 def test_estimates_of_equal_targets_have_no_r2():
     columns = {"score": [0.0, 1.0, 2.0], "estimate": [1.0, 2.0, 3.0], "target": [5.1] * 3, "weight": [0.7, 1.1, 2.3]}
     for names in (("score", "estimate", "target"), columns):

@@ -179,6 +179,7 @@ class ScoreRanking(TwoPhases):
         measured = {"mean": target.mean().item(), "deviation": _deviation(target, split)}
         if scale or bool(((target < 0) | (target > 1)).any()) or _too_near(target, **measured):
             network.recipe["target"] = measured | scale
+        network.recipe["extremes"] = [split.truth.min().item(), split.truth.max().item()]
         return network
 
     def splits_for(self, network: Any, train: Split, val: Split) -> tuple[Split, Split]:
@@ -271,9 +272,10 @@ class ScoreRanking(TwoPhases):
 
         The curve connects the means of the steps of an isotonic regression, so it never falls. The first and the last
         step have at least `STEP` rows: one extreme target would otherwise be the estimate of all scores beyond it.
-        Beyond them, it goes on to the extreme targets with its slope there times its R² on validation, so that a weak
-        model, whose steps are due to chance, says little more. Within groups, scores compare only rows of a group, and
-        there is no curve.
+        Beyond them, it goes on to the extreme targets of training with its slope there times its R² on validation, so
+        that a weak model, whose steps are due to chance, says little more. Targets of validation beyond these extremes,
+        such as one with a lost decimal comma, count as the extremes. Within groups, scores compare only rows of a
+        group, and there is no curve.
         """
         if val.within:
             return
@@ -283,6 +285,8 @@ class ScoreRanking(TwoPhases):
         scores, target = self.scores(network, val.inputs).double().numpy(), val.truth.double().cpu().numpy()
         weights = np.ones(len(val)) if val.weight is None else val.weight.double().cpu().numpy()
         scores, target, weights = (values[weights > 0] for values in (scores, target, weights))
+        lowest, highest = network.recipe.get("extremes", (target.min(), target.max()))
+        target = target.clip(lowest, highest)
         levels, level_of_row = np.unique(scores, return_inverse=True)
         weight_of_level = np.bincount(level_of_row, weights)
         mean_of_level = np.bincount(level_of_row, weights * target) / weight_of_level
@@ -292,7 +296,7 @@ class ScoreRanking(TwoPhases):
         targets = np.add.reduceat(weight_of_level * mean_of_level, firsts) / np.add.reduceat(weight_of_level, firsts)
         error, spread = (target - np.interp(scores, means, targets)), target - np.average(target, weights=weights)
         explained = 1 - (weights * error**2).sum() / max((weights * spread**2).sum(), np.finfo(float).tiny)
-        means, targets = _continued(means, targets, explained, target.min(), target.max())
+        means, targets = _continued(means, targets, explained, lowest, highest)
         network.recipe["estimate"] = {"scores": means.tolist(), "targets": targets.tolist()}
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
