@@ -243,6 +243,9 @@ class Column:
         """Whether cells are lists of labels, or many have a separator that is rare in other names and labels repeat."""
         if self.separator not in ("|", ";", ","):
             return self.content == "labels"
+        other_marks = rf"[.!?]\s|[{'|;,'.replace(self.separator, '')}]"
+        if self.names.str.contains(other_marks).mean() > COMBINED:  # sentences
+            return False
         labels = split_labels(self.cells, self.separator)
         are_repeated = len(set().union(*labels)) <= max(2, sum(map(len, labels)) // 3)  # not phrases of a caption
         return are_repeated and self.names.str.contains(self.separator, regex=False).mean() > COMBINED

@@ -341,6 +341,15 @@ REPORTED = {
 }  # fmt: skip
 
 
+def test_a_description_with_commas_is_no_list_of_labels(tmp_path):
+    extras = ("with extras", "sold as it is", "to be collected", "in stock", "under warranty")
+    kinds = cycled("saw, used", "lathe, new", "drill, new")
+    draws = np.random.default_rng(1)
+    text = [f"{kind}, {', '.join(draws.permutation(extras)[:2])}. Please call" for kind in kinds]
+    guessed = guess(write(tmp_path, text=text, x=X, Preis=Y))
+    assert guessed.task == "score_ranking"
+
+
 @pytest.mark.parametrize("names", [("negative_1", "negative_2"), ("context_1", "context_2")])
 def test_further_texts_of_a_search_are_no_preferences(tmp_path, names):
     found = {name: texts(f"{name} of number {{}}") for name in ("query", "passage", *names)}
