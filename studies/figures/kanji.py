@@ -14,7 +14,7 @@ from studies.converters.kanji import CANVAS, area_of, draw, drawings
 TEST, PICTURE = Path("data/kanji/test.parquet"), Path("reports/kanji.png")
 SEED = 1
 SHOWN = {  # by name in the picture
-    "cross-entropy, usual order": "kanji-usual_order",
+    "usual order": "kanji-usual_order",
     "MSE": "label_ranking-mse-kanji",
     "rlsep": "label_ranking-rlsep-kanji",
 }
