@@ -486,6 +486,11 @@ def test_estimates_reach_the_extreme_targets_of_training_and_one_wrong_target_of
     ranking.finish(network, val)
     assert network.recipe["extremes"] == [targets[:300].min(), targets[:300].max()]
     assert max(network.recipe["estimate"]["targets"]) <= targets[:300].max()
+    in_another_unit = replace(val, truth=targets[300:] + 1000)  # as if `train_target` were another column
+    ranking.finish(network, in_another_unit)
+    curve = network.recipe["estimate"]["targets"]
+    assert min(curve) >= 1000
+    assert len(curve) > 2
 
 
 def test_estimates_of_equal_targets_have_no_r2():

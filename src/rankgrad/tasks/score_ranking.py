@@ -31,6 +31,7 @@ from rankgrad.training.phase import Batch
 __all__ = ["ScoreRanking"]
 
 RESOLVED = 1e-9  # of the range of targets
+UNLIKE = 0.1  # fraction of targets beyond those of training from which on they are on another scale
 STEP = 5  # fewest validation rows of the first and of the last step of the curve of estimates
 
 
@@ -273,9 +274,9 @@ class ScoreRanking(TwoPhases):
         The curve connects the means of the steps of an isotonic regression, so it never falls. The first and the last
         step have at least `STEP` rows: one extreme target would otherwise be the estimate of all scores beyond it.
         Beyond them, it goes on to the extreme targets of training with its slope there times its R² on validation, so
-        that a weak model, whose steps are due to chance, says little more. Targets of validation beyond these extremes,
-        such as one with a lost decimal comma, count as the extremes. Within groups, scores compare only rows of a
-        group, and there is no curve.
+        that a weak model, whose steps are due to chance, says little more. Single targets of validation beyond these
+        extremes, such as one with a lost decimal comma, count as the extremes; if there are many, the extremes are
+        those of validation. Within groups, scores compare only rows of a group, and there is no curve.
         """
         if val.within:
             return
@@ -286,6 +287,8 @@ class ScoreRanking(TwoPhases):
         weights = np.ones(len(val)) if val.weight is None else val.weight.double().cpu().numpy()
         scores, target, weights = (values[weights > 0] for values in (scores, target, weights))
         lowest, highest = network.recipe.get("extremes", (target.min(), target.max()))
+        if ((target < lowest) | (target > highest)).mean() > UNLIKE:  # those of training are on another scale
+            lowest, highest = target.min(), target.max()
         target = target.clip(lowest, highest)
         levels, level_of_row = np.unique(scores, return_inverse=True)
         weight_of_level = np.bincount(level_of_row, weights)
