@@ -176,7 +176,7 @@ OF_LIBAUC: dict[str, Method] = {
     "libauc-average_precision": Method(
         "all",
         libauc_average_precision,
-        {"positives": (50,), "memory": MEMORY, "margin": MARGINS},
+        {"memory": MEMORY, "margin": MARGINS},
         libauc_optimizer("SOAP"),
     ),
     "libauc-ndcg-lists": Method("lists", libauc_ndcg, {"memory": MEMORY}, libauc_optimizer("SONG")),
