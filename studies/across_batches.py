@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from importlib import import_module
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,11 @@ from rankgrad.io.results import Row, rows_of
 from rankgrad.seeding import generator
 from studies.compared import compared
 from studies.converters.protein_homology import FILE
+from studies.reranking import FOLDS, drawn_parts
 from studies.vectorized import Jobs, by_fold, command
 
 TABLE = Path("data/raw/protein_homology/protein_homology.parquet")
-FOLDS, SEEDS = 5, 3
+SEEDS = 3
 HIDDEN = 64
 LISTS, LENGTH = 16, 32  # parts of lists in a batch; as many rows are drawn from all proteins
 RATES = (0.001, 0.003, 0.01)
@@ -272,14 +273,7 @@ def summary(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 def parts() -> list[Fold]:
     """Return for each fold the queries to train on while choosing settings, to choose by, and to test on."""
-    order = torch.randperm(len(read().queries), generator=generator(1, "across_batches", "folds"))
-    folds = [tuple(fold.tolist()) for fold in order.tensor_split(FOLDS)]
-    result = []
-    for test in range(FOLDS):
-        choose = (test + 1) % FOLDS
-        learned = (folds[fold] for fold in range(FOLDS) if fold not in (test, choose))
-        result.append((tuple(chain.from_iterable(learned)), folds[choose], folds[test]))
-    return result
+    return [tuple(tuple(part.tolist()) for part in fold) for fold in drawn_parts("across_batches", len(read().queries))]
 
 
 def rows(run: str, method: Method) -> list[Row]:

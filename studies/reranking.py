@@ -36,6 +36,18 @@ def params_of(rates: Sequence[float], steps: Sequence[int], seeds: int) -> dict[
     }  # fmt: skip
 
 
+def drawn_parts(study: str, count: int) -> list[Fold]:
+    """Divide a number of lists into folds at random; see `Reranking.parts`."""
+    order = torch.randperm(count, generator=generator(1, study, "folds"))
+    folds = [*order.tensor_split(FOLDS)]
+    result = []
+    for test in range(FOLDS):
+        choose = (test + 1) % FOLDS
+        learn = [folds[fold] for fold in range(FOLDS) if fold not in (test, choose)]
+        result.append((torch.cat(learn), folds[choose], folds[test]))
+    return result
+
+
 @dataclass(frozen=True)
 class Reranking:
     """Lists of documents, and the settings to choose from.
@@ -67,14 +79,7 @@ class Reranking:
 
     def parts(self) -> list[Fold]:
         """Return for each fold the lists to train on while choosing settings, to choose by, and to test on."""
-        order = torch.randperm(len(self.features), generator=generator(1, self.study, "folds"))
-        folds = [*order.tensor_split(FOLDS)]
-        result = []
-        for test in range(FOLDS):
-            choose = (test + 1) % FOLDS
-            learn = [folds[fold] for fold in range(FOLDS) if fold not in (test, choose)]
-            result.append((torch.cat(learn), folds[choose], folds[test]))
-        return result
+        return drawn_parts(self.study, len(self.features))
 
     def inputs(self, learn: Tensor) -> Tensor:
         """Return features (q, d, 2 f) standardized over the training lists' documents, and within lists."""

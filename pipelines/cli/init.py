@@ -241,13 +241,25 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     if "date" in options:
         column, first = options["date"]["column"], options["date"]["first"]
         lines.append(f"date: from {column}: rows after {first} are monthly deliveries for training (`every`)")
+    lines += _lines_on_runs(blocks, key)
+    if "size" in dataset:
+        lines.append(
+            f"images: cropped to the central square, {dataset['size']} pixels per side (`size`; larger is slower); "
+            "`pad: true` pads instead"
+        )
+    return lines
+
+
+def _lines_on_runs(blocks: dict[str, Any], key: str) -> list[str]:
+    """Return lines on the runs, what they are compared with, and the metrics that decide."""
     comparison = blocks["comparisons"][key]
     baseline = blocks["runs"][comparison["baseline"]]
     seeds = baseline["seeds"]
-    lines.append(f"runs: {', '.join([comparison['baseline'], *comparison['runs']])}; seeds: {seeds} each, see --seeds")
+    names = [comparison["baseline"], *comparison["runs"]]
+    lines = [f"runs: {', '.join(names)}; seeds: {seeds} each, see --seeds"]
     if rivals := comparison.get("rivals", []):
-        reader = f"{key}-word_pair_ridge"
-        only = f"; only {reader} reads the prompt" if "rejected" in options and reader in rivals else ""
+        reader, has_pairs = f"{key}-word_pair_ridge", "rejected" in blocks["datasets"][key]["args"]
+        only = f"; only {reader} reads the prompt" if has_pairs and reader in rivals else ""
         lines.append(f"rivals: {', '.join(rivals)}: simple models to compare the runs with{only}")
     metric, [judged] = comparison["metric"], blocks["judged"].values()
     used = f"{metric}, for the comparison and the gate"
@@ -257,9 +269,4 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     if baseline["training"].get("ranker", {}).get("monitor") == "log_loss":
         chosen_by = "; log loss on validation chooses epochs and settings"
     lines.append(f"metric: {used}{chosen_by}; to change: --metric")
-    if "size" in dataset:
-        lines.append(
-            f"images: cropped to the central square, {dataset['size']} pixels per side (`size`; larger is slower); "
-            "`pad: true` pads instead"
-        )
     return lines

@@ -219,8 +219,8 @@ def _are_answers(columns: Columns, first: Column, second: Column) -> bool:
         "text" not in columns.named
         and columns.task in (None, "query_ranking")
         and first.has_sentences
-        and all(column.is_text for column in inputs[:1])
         and len(inputs) <= 1
+        and all(column.is_text for column in inputs)
     )
 
 

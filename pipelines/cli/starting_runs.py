@@ -69,11 +69,8 @@ def blocks_of(
     table = Table(**options)
     form = _special_form(task, table, folder)
     starting = starting_runs()[form]
-    # Among few pairs, log loss tells better than accuracy which model orders others right. Rows with a single answer
-    # may later form a query of three, which has no log loss.
-    judged = "log_loss" if form == "preferences" and table.rejected and metric is None else None
-    metric = metric and _metric_called(metric, task)
-    if table.within and metric == "estimate_r2":
+    named = metric and _metric_called(metric, task)
+    if table.within and named == "estimate_r2":
         raise ValueError("--metric estimate_r2: scores that compare only within groups have no estimates; leave it out")
     input_type = table.input_type
     dataset: dict[str, Any] = {"name": "table", "raw": str(raw), "args": options, "seed": 1}
@@ -91,12 +88,10 @@ def blocks_of(
     }
     truth = _numbers_of_truth(table, folder)
     conditions = _conditions(table, truth, folder)
-    if metric is None:
-        is_binary = form == "query_ranking" and "binary" in conditions
-        metric = "mean_average_precision" if is_binary else starting["metric"]
     count = _training_count(table, folder)
-    if task == "query_ranking" and metric == "log_loss" and form != "preferences":
-        raise ValueError("--metric log_loss: is for pairs of which one is preferred, and these queries are none")
+    is_binary = form == "query_ranking" and "binary" in conditions
+    usual = "mean_average_precision" if is_binary else starting["metric"]
+    metric, judged = _metrics(named, usual, task, form, has_pairs=bool(table.rejected))
     monitor = {} if form == "preferences" else _monitor_of(task, metric)
     of_input = starting.get("training", {}).get(input_type.name, {})
     steps = STEPS_OF_PICTURES if input_type.pictures else STEPS
@@ -126,7 +121,7 @@ def blocks_of(
         "runs": runs | fitted,
         "rivals": rivals,
         "comparisons": {key: comparison},
-        "judged": {f"{task}-{key}": {"metric": judged or metric}},
+        "judged": {f"{task}-{key}": {"metric": judged}},
     }
 
 
@@ -271,6 +266,17 @@ def _runs_for(runs: dict[str, Any], conditions: set[str], table: Table, truth: A
 
 
 # Metric.
+
+
+def _metrics(named: str | None, usual: str, task: str, form: str, *, has_pairs: bool) -> tuple[str, str]:
+    """Return the metrics of the comparison and of the gate: the one that a person named, or the usual ones."""
+    if task == "query_ranking" and named == "log_loss" and form != "preferences":
+        raise ValueError("--metric log_loss: is for pairs of which one is preferred, and these queries are none")
+    if named is not None:
+        return named, named
+    # Among few pairs, log loss tells better than accuracy which model orders others right. Rows with a single answer
+    # may later form a query of three, which has no log loss.
+    return usual, "log_loss" if form == "preferences" and has_pairs else usual
 
 
 def _metric_called(name: str, task: str) -> str:

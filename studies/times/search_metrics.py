@@ -125,11 +125,9 @@ def main() -> None:
     for package, convert in conversions.items():
         rows += rows_of(package, {"ms_to_convert": milliseconds(convert)})
     objects = ranx.Qrels(truth), ranx.Run(run)
-    of_first, of_second = zip(*(THEIRS[metric] for metric in alike), strict=True)
-    for package, values in {
-        "ir_measures": of_ir_measures(truth, run, *map(str, of_first)),
-        "ranx": of_ranx(*objects, *of_second),
-    }.items():
+    firsts, seconds = zip(*(THEIRS[metric] for metric in alike), strict=True)
+    together = {"ir_measures": of_ir_measures(truth, run, *map(str, firsts)), "ranx": of_ranx(*objects, *seconds)}
+    for package, values in together.items():
         rows += rows_of(f"{TOGETHER}, {package}", {"ms": milliseconds(values)})
     for metric, (of_first, of_second) in THEIRS.items():
         calls = {"ranx": of_ranx(*objects, of_second)}
