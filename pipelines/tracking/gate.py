@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import shorten
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import mlflow
 import numpy as np
@@ -40,7 +41,7 @@ KNOWN_SHARE = 0.5  # a version knows a row if it knows at least this fraction of
 ON_VALIDATION = ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
 LONGEST_REASON = 1000  # most characters of the reason about slices
 LONGEST_STANDING = 300  # most characters of the gate's decision in the first line of a description
-FIRST = "gate.first_versions"  # tag of the first champion: versions that were not better
+BEST = "gate.best."  # tag of a champion: the version with the best value of a guarded metric so far
 CARD = "\n\n<!-- card -->\n\n"  # in a version's description, everything above except the first line is rewritten
 
 
@@ -67,6 +68,13 @@ class Evidence:
     judging: int = 0  # number of these that say which version is better
 
 
+class Bar(NamedTuple):
+    """The earlier champion with the best value of a guarded metric, and the challenger minus that version."""
+
+    version: str
+    gap: Row
+
+
 @dataclass(frozen=True)
 class Decision:
     """A decision of the gate."""
@@ -85,6 +93,20 @@ class Decision:
         return "error" if self.failed else "promoted" if self.promoted else "stays"
 
 
+class Compared(NamedTuple):
+    """The comparison of a version with the champion."""
+
+    decision: Decision
+    evidence: Evidence
+    gain: float  # in the gate's metric; negative infinity if too few examples or no values tell
+    best: Mapping[str, str]  # the version with the best value of each guarded metric, once this one is champion
+
+    def rejected(self, why: str) -> "Compared":
+        """Return the comparison of a version that is better, but not promoted."""
+        reason = f"{self.decision.reason}; but {why}"
+        return self._replace(decision=replace(self.decision, promoted=False, reason=reason))
+
+
 def models_of(params: Settings) -> list[str]:
     """Return the names of the models that the params train; a team's store may have others, too."""
     sorters = [
@@ -96,13 +118,16 @@ def models_of(params: Settings) -> list[str]:
 def decide_all(
     models: list[str] | None, params: Settings, *, folder: Path = Path("."), over_person: bool = False
 ) -> list[Decision]:
-    """Decide for each model whether its challenger becomes champion; continue if a model cannot be judged.
+    """Decide for each model which version becomes champion; continue if a model cannot be judged.
 
-    Both versions are compared on the same examples. The challenger is better if the main metric improves by at least
-    `minimum_gain`, the paired bootstrap interval of the difference excludes 0, and no guarded metric is worse by more
-    than `tolerance`. If slices are guarded, none may be significantly worse by more than `slice_tolerance`. The
-    decision and its evidence are written to the challenger's tags and description. A champion that a person chose
-    stays unless `over_person` is set. Running the gate again gives the same decision and changes nothing.
+    The challenger and the newest versions of the other runs are each compared with the champion on the same examples.
+    A version is better if the main metric improves by at least `minimum_gain`, the paired bootstrap interval of the
+    difference, corrected for the number of versions, excludes 0, and no guarded metric is worse by more than
+    `tolerance` than that of the best champion so far. If slices are guarded, none may be significantly worse by more
+    than `slice_tolerance`. The best of those that are better becomes champion and challenger. Of the first versions,
+    none of which is in use yet, it is the best, even if it is not significantly better. Each decision and its evidence
+    are written to the version's tags and description. A champion that a person chose stays unless `over_person` is
+    set. Running the gate again gives the same decision and changes nothing.
 
     Args:
         models: registered names; None for all that the params train.
@@ -123,35 +148,59 @@ def decide_all(
 
 
 def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Path, over_person: bool) -> Decision:
-    # Find the champion and the challenger.
+    # Find the champion and the versions to compare with it.
     model, task = registry.model_of(client, name), _task_of(name, params)
     champion, challenger = registry.holder(model, "champion"), registry.holder(model, "challenger")
-    if champion is None:
-        numbers = ", ".join(registry.versions(client, name)) or "none"
-        raise ValueError(f"{name} has no champion: it was deleted. Choose one: {_by_hand(name)} (versions: {numbers})")
-    tags = {number: client.get_model_version(name, number).tags for number in (champion, challenger) if number}
+    tags = registry.versions(client, name)
+    if champion not in tags:
+        raise ValueError(
+            f"{name} has no champion: it was deleted. Choose one: {_by_hand(name)} (versions: "
+            f"{', '.join(tags) or 'none'})"
+        )
     stays = Decision(name, challenger, champion, False, "there is no challenger", runs=_runs_of(tags))
     if challenger is None:
         return stays
-    if challenger == champion:
-        stays = replace(stays, reason="the challenger is the champion already")
-        is_first = tags[champion].get(registry.MADE_BY) == "first"  # no person and no gate chose it
-        return _decide_first(client, stays, task, params, folder) if is_first else stays
+    candidates, is_same = _candidates(tags, champion, challenger, params), challenger == champion
+    if is_same and all(registry.DECISION in tags[number] for number in candidates):
+        return replace(stays, reason="the challenger is the champion already")
     dataset = "" if task == "sorter" else _dataset(name, tags, challenger, champion)
-    data = folder / "data" / dataset
-    val = data / "val.parquet"
-    if not (data / "gate.parquet").is_file() and val.is_file() and FOLD in columns_of(val):
-        by_hand = f"choose by hand: {_by_hand(name)}"
-        reason = f"no rows judge: {data.name} has folds, which train on all rows, but no gate split; {by_hand}"
+    if reason := _cannot_judge(name, folder / "data" / dataset, is_same=is_same):
         return replace(stays, reason=reason)
 
-    judged = params.judged_of(task, dataset)
-    decision, evidence = _compare(stays, task, data, judged, params)
-    if decision.promoted and not over_person and registry.chosen_by_person(client, model):
+    # Compare them, and promote the best of those that are better.
+    judged, compared, failed = params.judged_of(task, dataset), list[Compared](), list[str]()
+    best = _best_champions(tags, champion, judged)
+    for number in candidates:
+        pair = replace(stays, challenger=number)
+        try:
+            compared.append(_compare(pair, task, folder / "data" / dataset, judged, params, best, len(candidates)))
+        except ServerUnreachable:
+            raise
+        except ValueError as error:
+            failed.append(str(error))
+    if not compared:
+        raise ValueError("; ".join(failed))
+    # Until the first versions were compared, none is in use.
+    was_compared = any(registry.DECISION in of_version for of_version in tags.values())
+    is_first = is_same and tags[champion].get(registry.MADE_BY) == "first" and not was_compared
+    compared = _with_one_promoted(compared, judged, task, first=1 + len(candidates) if is_first else None)
+    if registry.chosen_by_person(client, model) and not over_person:
         objection = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
-        decision = replace(decision, promoted=False, reason=f"{decision.reason}; but {objection}")
-    _carry_out(client, decision, evidence, judged)
+        compared = [pair.rejected(objection) if pair.decision.promoted else pair for pair in compared]
+    _carry_out(client, compared, judged)
+    decision = _decision_on_all(compared, failed)
+    if is_first and not decision.promoted:
+        beside_chance = _beside_chance(compared[0].evidence.champion, task, judged.metric)
+        reason = f"the best on validation of {1 + len(candidates)} first versions{beside_chance}; {decision.reason}"
+        decision = replace(decision, reason=reason)
     return decision
+
+
+def _best_champions(tags: Mapping[str, Mapping[str, str]], champion: str, judged: Judged) -> dict[str, str]:
+    """Return the champion with the best value of each guarded metric so far; the present one if a person chose it."""
+    about = tags[champion] if tags[champion].get(registry.MADE_BY) == "gate" else {}
+    best = {metric: about.get(f"{BEST}{metric}", champion) for metric in judged.guarded}
+    return {metric: version if version in tags else champion for metric, version in best.items()}  # it may be deleted
 
 
 def _runs_of(tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -159,78 +208,70 @@ def _runs_of(tags: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return {number: of_version["run"] for number, of_version in tags.items() if "run" in of_version}
 
 
-def _decide_first(client: mlflow.MlflowClient, stays: Decision, task: str, params: Settings, folder: Path) -> Decision:
-    """Make the best of the first versions on the gate split champion; the first champion was the best on validation.
+def _candidates(tags: Mapping[str, Mapping[str, str]], champion: str, challenger: str, params: Settings) -> list[str]:
+    """Return the versions to compare with the champion: the challenger, and the newest of each run on its dataset.
 
-    Validation chose epochs and settings, too, so it favors networks over models that are fitted in one step. Until they
-    were compared no version is in use, so none needs to be significantly better, whatever the gate guards; versions of
-    runs that are added later do.
+    Validation, which chose the challenger, also chose epochs, so it favors networks over models fitted in one step.
     """
-    name, champion = stays.model, str(stays.champion)
-    tags = {number: client.get_model_version(name, number).tags for number in registry.versions(client, name)}
-    about = tags[champion]
-    dataset, newest = about.get("dataset"), dict[str, str]()
+    dataset, newest = tags[champion].get("dataset"), dict[str, str]()
     for number, of_version in tags.items():
         run = of_version.get("run", "")
-        if run in params.runs and run != about.get("run") and of_version.get("dataset") == dataset:
+        if run in params.runs and of_version.get("dataset") == dataset:
             newest[run] = number
-    others = [*newest.values()]
-    if not others or dataset is None:
-        return replace(
-            stays, reason=f"{stays.reason}; it was the first version, so there was nothing to compare it with"
-        )
-    data = folder / "data" / dataset
-    if not (data / "gate.parquet").is_file():
-        return replace(
-            stays, reason=f"{stays.reason}; {dataset} has no gate split that compares it with other versions"
-        )
-    if about.get(FIRST) == ",".join(others):
-        return replace(stays, reason=f"{stays.reason}; none of the other first versions was better on {dataset}/gate")
-
-    # Compare each of them with the champion.
-    judged, in_use = params.judged_of(task, dataset), FIRST in about
-    gains, better, reasons, warning = [], [], [], ""
-    for number in others:
-        runs = _runs_of({version: tags[version] for version in (number, champion)})
-        try:
-            decision, evidence = _compare(replace(stays, challenger=number, runs=runs), task, data, judged, params)
-        except ValueError as error:
-            gains.append(None)
-            reasons.append(f"version {number} ({runs[number]}): {error}")
-            continue
-        gain = _gain_of_first(decision, evidence, judged.metric)
-        gains.append(gain)
-        reasons.append(f"version {number} ({runs[number]}): {decision.reason}")
-        if gain is None:
-            continue
-        warning = _beside_chance(evidence.champion, task, judged.metric)
-        if decision.promoted or (gain > 0 and not in_use):
-            better.append((gain, decision, evidence))
-
-    # Promote the best of those that are better.
-    of_all = f"of {len(others) + 1} first versions"
-    if not better:
-        if None not in gains:  # else ask again
-            client.set_model_version_tag(name, champion, FIRST, ",".join(others))
-        return replace(stays, reason=f"the best on validation {of_all}{warning}; {'; '.join(reasons)}")
-    _, decision, evidence = max(better, key=lambda entry: entry[0])
-    if not in_use:
-        warning = _beside_chance(evidence.challenger, task, judged.metric)
-        reason = f"the best on the gate split {of_all}{warning}; {decision.reason}"
-        decision = replace(decision, promoted=True, reason=reason)
-    _carry_out(client, decision, evidence, judged)
-    client.set_registered_model_alias(name, "challenger", str(decision.challenger))
-    return decision
+    return [number for number in dict.fromkeys([challenger, *newest.values()]) if number != champion]
 
 
-def _gain_of_first(decision: Decision, evidence: Evidence, metric: str) -> float | None:
-    """Return by how much a version is better than the first champion; None if too few examples or no values tell."""
-    if metric not in decision.differences or evidence.judging < JUDGED:
-        return None
-    theirs, ours = (_value(side, metric) for side in (evidence.champion, evidence.challenger))
-    if np.isnan(theirs) and not np.isnan(ours):
-        return np.inf
-    return _gain(decision.differences[metric], lower_is_better=evidence.lower_is_better[metric]).value
+def _cannot_judge(name: str, data: Path, *, is_same: bool) -> str:
+    """Return why a dataset's splits cannot judge versions; empty if they can."""
+    val = data / "val.parquet"
+    if (data / "gate.parquet").is_file() or not val.is_file():
+        return ""
+    if FOLD in columns_of(val):
+        by_hand = f"choose by hand: {_by_hand(name)}"
+        return f"no rows judge: {data.name} has folds, which train on all rows, but no gate split; {by_hand}"
+    if is_same:
+        return f"the challenger is the champion already; {data.name} has no gate split that compares it with others"
+    return ""
+
+
+def _with_one_promoted(compared: Sequence[Compared], judged: Judged, task: str, *, first: int | None) -> list[Compared]:
+    """Return the comparisons, of which only the best is promoted, if any is better than the champion.
+
+    Args:
+        compared: each version's comparison with the champion.
+        judged: the gate's metric.
+        task: the task of all versions.
+        first: the number of versions, if none of them is in use yet: the best then need not be significantly better,
+            whatever is guarded. None if the champion is in use.
+    """
+    is_better = [pair.decision.promoted or (first is not None and pair.gain > 0) for pair in compared]
+    best = max(range(len(compared)), key=lambda number: (is_better[number], compared[number].gain))
+    result = []
+    for number, pair in enumerate(compared):
+        if number == best and is_better[best]:
+            reason = pair.decision.reason
+            if first:
+                beside_chance = _beside_chance(pair.evidence.challenger, task, judged.metric)
+                reason = f"the best on the gate split of {first} first versions{beside_chance}; {reason}"
+            pair = pair._replace(decision=replace(pair.decision, promoted=True, reason=reason))
+        elif pair.decision.promoted:
+            pair = pair.rejected(f"version {compared[best].decision.challenger} gains more")
+        result.append(pair)
+    return result
+
+
+def _decision_on_all(compared: Sequence[Compared], failed: Sequence[str]) -> Decision:
+    """Return the decision on the promoted version or, if there is none, on the challenger, with all reasons."""
+    decision, reasons = compared[0].decision, []
+    for pair in compared:
+        version = str(pair.decision.challenger)
+        reasons.append(f"version {version} ({pair.decision.runs.get(version, '')}): {pair.decision.reason}")
+        if pair.decision.promoted:
+            decision, reasons = pair.decision, [pair.decision.reason]
+            break
+    if len(compared) + len(failed) == 1:
+        return decision
+    return replace(decision, reason="; ".join([*reasons, *failed]))
 
 
 def _beside_chance(statistic: Statistic, task: str, metric: str) -> str:
@@ -246,41 +287,68 @@ def _value(statistic: Statistic, metric: str) -> float:
     return float(statistic.of_all()[statistic.names.index(metric)])
 
 
-def _compare(stays: Decision, task: str, data: Path, judged: Judged, params: Settings) -> tuple[Decision, Evidence]:
-    """Compare a challenger with the champion; return whether it is better, and the evidence. Nothing is written.
+def _compare(
+    pair: Decision, task: str, data: Path, judged: Judged, params: Settings, best: Mapping[str, str], tests: int
+) -> Compared:
+    """Compare a version with the champion. Nothing is written.
 
     Args:
-        stays: the decision without a comparison, with both versions.
+        pair: the decision without a comparison, with both versions.
         task: the task of both, or `sorter`.
         data: the folder of the dataset on which both were trained; not used for sorters.
         judged: the gate's metric for the model, and what it guards.
         params: see `decide_all`.
+        best: the version with the best value of each guarded metric so far.
+        tests: the number of versions that are compared with the champion, for Bonferroni's correction.
     """
-    name, numbers, gate = stays.model, (str(stays.challenger), str(stays.champion)), params.gate
-    if task == "sorter":
-        evidence = _judge_sorters(name, numbers, params)
-    else:
-        evidence = _judge(name, numbers, task, data, params, judged)
-    gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name)
-    better, reason = verdict(gaps, judged, gate, evidence.lower_is_better)
+    name, ours, theirs, gate = pair.model, str(pair.challenger), str(pair.champion), params.gate
+    evidence = _judge(name, (ours, theirs), task, data, params, judged)
+    gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name, tests=tests)
+    bars = {}
+    for version in {*best.values()} - {theirs}:
+        of_bar = _judge(name, (ours, version), task, data, params, judged)
+        gaps_to_bar = _differences(of_bar.challenger, of_bar.champion, gate, "gate", name)
+        bars |= {metric: Bar(version, gaps_to_bar[metric]) for metric in best if best[metric] == version}
+    better, reason = verdict(gaps, judged, gate, evidence.lower_is_better, bars)
     if better and judged.slice_tolerance is not None:
         better, of_slices = guarded_slices(evidence, judged, gate)
         reason += of_slices
     reason += f"; on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
+    if tests > 1:
+        reason += f", one of {tests} versions judged, so its interval is one of {1 - (1 - gate.confidence) / tests:.1%}"
     if evidence.judging < JUDGED and judged.metric in gaps:
         few = f"{_too_few(evidence, gaps[judged.metric], judged)}, or choose by hand: {_by_hand(name)}"
         better, reason = False, f"{reason}; but {few}"
-    return replace(stays, promoted=better, reason=reason, differences=gaps), evidence
+    best_now = {}
+    for metric, version in best.items():
+        gap = bars[metric].gap if metric in bars else gaps.get(metric)
+        gain = -np.inf if gap is None else _gain(gap, lower_is_better=evidence.lower_is_better[metric]).value
+        best_now[metric] = ours if gain >= 0 else version
+    decision = replace(pair, promoted=better, reason=reason, differences=gaps)
+    return Compared(decision, evidence, _gain_of(evidence, gaps, judged.metric), best_now)
 
 
-def _carry_out(client: mlflow.MlflowClient, decision: Decision, evidence: Evidence, judged: Judged) -> None:
-    """Write a decision to the registry, and promote the challenger if it is better."""
-    name = decision.model
-    if registry.holder(registry.model_of(client, name), "champion") != decision.champion:
+def _gain_of(evidence: Evidence, gaps: Mapping[str, Row], metric: str) -> float:
+    """Return how much better a challenger is; negative infinity if too few examples or no values tell."""
+    if metric not in gaps or evidence.judging < JUDGED:
+        return -np.inf
+    ours, theirs = (_value(side, metric) for side in (evidence.challenger, evidence.champion))
+    if np.isnan(ours):
+        return -np.inf
+    return np.inf if np.isnan(theirs) else _gain(gaps[metric], lower_is_better=evidence.lower_is_better[metric]).value
+
+
+def _carry_out(client: mlflow.MlflowClient, compared: Sequence[Compared], judged: Judged) -> None:
+    """Write the decisions to the registry, and promote the version that is better."""
+    name, champion = compared[0].decision.model, compared[0].decision.champion
+    if registry.holder(registry.model_of(client, name), "champion") != champion:
         raise ValueError(f"{name}: its champion changed while it was judged; nothing was promoted: try again")
-    _write_down(client, decision, judged, evidence)
-    if decision.promoted:
-        registry.set_champion(client, name, str(decision.challenger), by="gate")
+    for pair in compared:
+        _write_down(client, pair, judged)
+        if pair.decision.promoted:
+            promoted = str(pair.decision.challenger)
+            client.set_registered_model_alias(name, "challenger", promoted)
+            registry.set_champion(client, name, promoted, by="gate")
 
 
 def _too_few(evidence: Evidence, gap: Row, judged: Any) -> str:
@@ -353,6 +421,8 @@ def _load(name: str, numbers: tuple[str, str]) -> tuple[dict[str, Any], dict[str
 
 
 def _judge(name: str, numbers: tuple[str, str], task: str, data: Path, params: Settings, judged: Judged) -> Evidence:
+    if task == "sorter":
+        return _judge_sorters(name, numbers, params)
     networks, known = _load(name, numbers)
     # A dataset read from disk may have no gate split; the decision then says so.
     judge, split = lookup.find("tasks", task)(), "gate" if (data / "gate.parquet").is_file() else "val"
@@ -512,8 +582,23 @@ def _gain(gap: Row, *, lower_is_better: bool) -> Row:
     return gap._replace(value=-gap.value, low=-gap.high, high=-gap.low) if lower_is_better else gap
 
 
-def verdict(gaps: Mapping[str, Row], judged: Any, gate: Any, lower_is_better: Mapping[str, bool]) -> tuple[bool, str]:
-    """Return whether a challenger is better and no guarded metric is worse, and why; undefined metrics reject it."""
+def verdict(
+    gaps: Mapping[str, Row],
+    judged: Any,
+    gate: Any,
+    lower_is_better: Mapping[str, bool],
+    bars: Mapping[str, Bar] = MappingProxyType({}),
+) -> tuple[bool, str]:
+    """Return whether a challenger is better and no guarded metric is worse, and why; undefined metrics reject it.
+
+    Args:
+        gaps: the challenger minus the champion, for each metric.
+        judged: the gate's metric, and what it guards.
+        gate: the block `gate` of the params.
+        lower_is_better: for each metric.
+        bars: the best earlier champion in a guarded metric, if the champion is not: many small losses, each within the
+            tolerance, would otherwise add up.
+    """
     if judged.metric not in gaps:
         return False, f"{judged.metric} is {UNDEFINED} on these data"
     gap, is_lower_better = gaps[judged.metric], lower_is_better[judged.metric]
@@ -528,11 +613,13 @@ def verdict(gaps: Mapping[str, Row], judged: Any, gate: Any, lower_is_better: Ma
     if gain.value < gate.minimum_gain:
         return False, f"{text}: less than the minimum gain of {gate.minimum_gain:g}"
     for name in judged.guarded:
-        if name not in gaps or np.isnan(gaps[name].value):  # no row may have a class that is guarded
+        gap = bars[name].gap if name in bars else gaps.get(name)
+        if gap is None or np.isnan(gap.value):  # no row may have a class that is guarded
             return False, f"{text}, but {name} is {UNDEFINED} for one of the versions, or for both"
-        loss = -_gain(gaps[name], lower_is_better=lower_is_better[name]).value
+        loss = -_gain(gap, lower_is_better=lower_is_better[name]).value
         if loss > gate.tolerance:
-            return False, f"{text}, but {name} is worse by {loss:.4f}, more than {gate.tolerance:g}"
+            than = f" than that of version {bars[name].version}, the best champion so far" if name in bars else ""
+            return False, f"{text}, but {name} is worse by {loss:.4f}{than}, more than {gate.tolerance:g}"
     return True, f"{text}: significantly better"
 
 
@@ -566,14 +653,17 @@ def guarded_slices(evidence: Evidence, judged: Any, gate: Any) -> tuple[bool, st
     return True, shorten(text, LONGEST_REASON, placeholder=", ...")
 
 
-def _write_down(client: mlflow.MlflowClient, decision: Decision, judged: Any, evidence: Evidence) -> None:
+def _write_down(client: mlflow.MlflowClient, pair: Compared, judged: Any) -> None:
     """Write a decision to the challenger's tags and, with all metrics, to its description, replacing the last one."""
+    decision, evidence = pair.decision, pair.evidence
     model, challenger, gaps = decision.model, str(decision.challenger), decision.differences
     word = "promoted" if decision.promoted else "rejected"
     deciding = [metric for metric in (judged.metric, *judged.guarded) if metric in gaps]
     tags = {"reason": decision.reason, "against": decision.champion, "examples": evidence.examples}
     tags |= {metric: _interval(gaps[metric]) for metric in deciding}
     tags = {f"gate.{tag}": value for tag, value in tags.items()} | {registry.DECISION: word}
+    if decision.promoted:
+        tags |= {f"{BEST}{metric}": version for metric, version in pair.best.items()}
     for tag, value in tags.items():
         client.set_model_version_tag(model, challenger, tag, value)
 

@@ -101,10 +101,11 @@ def beside(version: ModelVersion, alias: str) -> str | None:
     return None if number in (None, str(version.version)) else f"models:/{version.name}/{number}"
 
 
-def versions(client: mlflow.MlflowClient, name: str) -> list[str]:
-    """Return the numbers of a model's versions, the oldest first."""
-    versions_of_model = client.search_model_versions(f"name = '{name}'", max_results=10000)
-    return sorted((str(version.version) for version in versions_of_model), key=int)
+def versions(client: mlflow.MlflowClient, name: str) -> dict[str, dict[str, str]]:
+    """Return the tags of each of a model's versions by its number, the oldest first."""
+    of_model = client.search_model_versions(f"name = '{name}'", max_results=10000)
+    tags = {str(version.version): version.tags for version in of_model}
+    return {number: tags[number] for number in sorted(tags, key=int)}
 
 
 def newest_snapshot(names: Iterable[str]) -> int:

@@ -183,6 +183,16 @@ class TestVerdict:
         assert ("lower is better" in reason) == lower["main"]
         assert not gate.verdict(gaps | {"main": Row("new", "main")}, judged, options, lower)[0]
 
+    @pytest.mark.parametrize(("beside_best", "better"), [(-0.3, False), (-0.1, True)])
+    def test_what_is_guarded_is_held_against_the_best_champion_so_far(self, beside_best, better):
+        gaps = {"main": Row("new", "main", 0.2, 0.1, 0.3), "guarded": Row("new", "guarded", 0.0)}
+        bars = {"guarded": gate.Bar("3", Row("new", "guarded", beside_best))}
+        judged = SimpleNamespace(metric="main", guarded=["guarded"])
+        options, lower = SimpleNamespace(minimum_gain=0.0, tolerance=0.2), dict.fromkeys(gaps, False)
+        found, reason = gate.verdict(gaps, judged, options, lower, bars)
+        assert found == better
+        assert ("version 3" in reason) != better
+
     @pytest.mark.parametrize(
         ("challenger", "champion", "held"),
         [("reversed", "right", True), ("constant", "right", True), ("right", "constant", False)],
@@ -433,14 +443,20 @@ def test_the_first_champion_is_compared_with_the_other_first_versions(published)
     assert champion(published, FIRST) == decisions[0].champion
 
 
-@pytest.mark.parametrize("above_chance", [True, False])
-def test_the_best_of_the_first_versions_needs_no_significance_but_is_held_against_chance(published, above_chance):
+def _reached() -> dict[int, float]:
+    """Return Spearman's correlation on the gate split of networks by their seeds, the worst first."""
     gate_split, reached = pq.read_table("data/clips/gate.parquet").to_pandas(), {}
     for seed in range(2, 12):
         network = small_network("score_ranking", "features", seed=seed)
         scores = network(torch.tensor(np.stack(gate_split["features"])).float()).squeeze(1)
         reached[seed] = spearmanr(scores.detach(), gate_split["target"]).statistic
-    of_kind = sorted((seed for seed in reached if (reached[seed] > 0) == above_chance), key=lambda seed: reached[seed])
+    return dict(sorted(reached.items(), key=lambda entry: entry[1]))
+
+
+@pytest.mark.parametrize("above_chance", [True, False])
+def test_the_best_of_the_first_versions_needs_no_significance_but_is_held_against_chance(published, above_chance):
+    reached = _reached()
+    of_kind = [seed for seed in reached if (reached[seed] > 0) == above_chance]
     worse, better, added = of_kind[:3]
     runs = [regressor("first", worse, FIRST, quality=1.0), regressor("other", better, FIRST, quality=0.5)]
     publish(runs)
@@ -477,5 +493,41 @@ def test_a_first_version_that_is_lost_or_not_better_is_told_and_the_champion_sta
     assert f"{FIRST} version {number_of['lost']} cannot be judged" in decision.reason
     assert "cannot be judged" in decide_first(runs).reason  # what was not compared is asked again
     monkeypatch.setattr(gate.registry, "weights_of", weights_of)
-    decide_first(runs)
-    assert "none of the other first versions" in decide_first(runs).reason
+    assert not decide_first(runs).promoted
+    assert decide_first(runs).reason == "the challenger is the champion already"
+
+
+def test_every_new_version_of_a_run_is_judged_and_the_best_of_those_that_are_better_is_promoted(published):
+    worst, *_, good = _reached()
+    before = [regressor("ridge", worst, FIRST, quality=1.0)]
+    publish(before)
+    after = [
+        regressor("network", good, FIRST, quality=1.0),  # the best on validation
+        Run("ridge", "tests", "again", tags={"dataset": "clips"}, version=regressor("ridge", 1, FIRST).version),
+    ]
+    publish(after)
+    decision = decide_first(after)
+    assert decision.promoted
+    assert (decision.runs[decision.challenger], decision.challenger) == ("ridge", champion(published, FIRST))
+    assert "one of 2 versions judged, so its interval is one of 97.5%" in decision.reason
+    other = published.get_model_version(FIRST, next(v for v, run in decision.runs.items() if run == "network"))
+    assert other.tags["gate.decision"] == "rejected"
+    assert "significantly better" in other.tags["gate.reason"]
+    assert other.tags["gate.reason"].endswith(f"but version {decision.challenger} gains more")
+    assert decide_first(after).reason == "the challenger is the champion already"
+
+
+def test_a_guarded_metric_may_not_fall_in_many_small_steps(published, monkeypatch):
+    monkeypatch.setitem(PARAMS.gate.judged, "score_ranking", SimpleNamespace(
+        metric="spearman", guarded=["spearman"], slice_tolerance=None))  # fmt: skip
+    worst, *_, good = _reached()
+    for name, seed in (("best", 1), ("worse", worst), ("better", good)):
+        publish([regressor(name, seed, LATER)])
+    gate.registry.set_champion(published, LATER, "2", by="gate")
+    published.set_model_version_tag(LATER, "2", "gate.best.spearman", "1")
+    decision = decide(LATER)
+    assert not decision.promoted
+    assert "that of version 1, the best champion so far" in decision.reason
+    gate.choose(LATER, "2")  # a person, who sets the bar anew
+    assert decide(LATER, over_person=True).promoted
+    assert published.get_model_version(LATER, "3").tags["gate.best.spearman"] == "3"
