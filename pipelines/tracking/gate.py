@@ -97,6 +97,7 @@ class Compared(NamedTuple):
     """The comparison of a version with the champion."""
 
     decision: Decision
+    where: str  # the examples, in words
     evidence: Evidence
     gain: float  # in the gate's metric; negative infinity if too few examples or no values tell
     best: Mapping[str, str]  # the version with the best value of each guarded metric, once this one is champion
@@ -188,7 +189,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         objection = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
         compared = [pair.rejected(objection) if pair.decision.promoted else pair for pair in compared]
     _carry_out(client, compared, judged)
-    decision = _decision_on_all(compared, failed)
+    decision = _decision_on_all(compared, failed, challenger)
     if is_first and not decision.promoted:
         beside_chance = _beside_chance(compared[0].evidence.champion, task, judged.metric)
         reason = f"the best on validation of {1 + len(candidates)} first versions{beside_chance}; {decision.reason}"
@@ -260,18 +261,17 @@ def _with_one_promoted(compared: Sequence[Compared], judged: Judged, task: str, 
     return result
 
 
-def _decision_on_all(compared: Sequence[Compared], failed: Sequence[str]) -> Decision:
+def _decision_on_all(compared: Sequence[Compared], failed: Sequence[str], challenger: str) -> Decision:
     """Return the decision on the promoted version or, if there is none, on the challenger, with all reasons."""
-    decision, reasons = compared[0].decision, []
+    decision, reasons = replace(compared[0].decision, challenger=challenger), list[str]()
     for pair in compared:
         version = str(pair.decision.challenger)
         reasons.append(f"version {version} ({pair.decision.runs.get(version, '')}): {pair.decision.reason}")
-        if pair.decision.promoted:
-            decision, reasons = pair.decision, [pair.decision.reason]
-            break
-    if len(compared) + len(failed) == 1:
-        return decision
-    return replace(decision, reason="; ".join([*reasons, *failed]))
+    if promoted := [pair.decision for pair in compared if pair.decision.promoted]:
+        [decision] = promoted
+    if promoted or len(compared) + len(failed) == 1:
+        reasons = [decision.reason]
+    return replace(decision, reason="; ".join([*reasons, compared[0].where, *failed]))
 
 
 def _beside_chance(statistic: Statistic, task: str, metric: str) -> str:
@@ -308,14 +308,13 @@ def _compare(
     for version in {*best.values()} - {theirs}:
         of_bar = _judge(name, (ours, version), task, data, params, judged)
         gaps_to_bar = _differences(of_bar.challenger, of_bar.champion, gate, "gate", name)
-        bars |= {metric: Bar(version, gaps_to_bar[metric]) for metric in best if best[metric] == version}
+        for metric, gap in gaps_to_bar.items():
+            if best.get(metric) == version:
+                bars[metric] = Bar(version, gap)
     better, reason = verdict(gaps, judged, gate, evidence.lower_is_better, bars)
     if better and judged.slice_tolerance is not None:
         better, of_slices = guarded_slices(evidence, judged, gate)
         reason += of_slices
-    reason += f"; on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
-    if tests > 1:
-        reason += f", one of {tests} versions judged, so its interval is one of {1 - (1 - gate.confidence) / tests:.1%}"
     if evidence.judging < JUDGED and judged.metric in gaps:
         few = f"{_too_few(evidence, gaps[judged.metric], judged)}, or choose by hand: {_by_hand(name)}"
         better, reason = False, f"{reason}; but {few}"
@@ -324,8 +323,11 @@ def _compare(
         gap = bars[metric].gap if metric in bars else gaps.get(metric)
         gain = -np.inf if gap is None else _gain(gap, lower_is_better=evidence.lower_is_better[metric]).value
         best_now[metric] = ours if gain >= 0 else version
+    where = f"on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
+    if tests > 1:
+        where += f", with {1 - (1 - gate.confidence) / tests:.1%} intervals, because {tests} versions were judged"
     decision = replace(pair, promoted=better, reason=reason, differences=gaps)
-    return Compared(decision, evidence, _gain_of(evidence, gaps, judged.metric), best_now)
+    return Compared(decision, where, evidence, _gain_of(evidence, gaps, judged.metric), best_now)
 
 
 def _gain_of(evidence: Evidence, gaps: Mapping[str, Row], metric: str) -> float:
@@ -659,7 +661,8 @@ def _write_down(client: mlflow.MlflowClient, pair: Compared, judged: Any) -> Non
     model, challenger, gaps = decision.model, str(decision.challenger), decision.differences
     word = "promoted" if decision.promoted else "rejected"
     deciding = [metric for metric in (judged.metric, *judged.guarded) if metric in gaps]
-    tags = {"reason": decision.reason, "against": decision.champion, "examples": evidence.examples}
+    reason = f"{decision.reason}; {pair.where}"
+    tags = {"reason": reason, "against": decision.champion, "examples": evidence.examples}
     tags |= {metric: _interval(gaps[metric]) for metric in deciding}
     tags = {f"gate.{tag}": value for tag, value in tags.items()} | {registry.DECISION: word}
     if decision.promoted:
@@ -676,10 +679,10 @@ def _write_down(client: mlflow.MlflowClient, pair: Compared, judged: Any) -> Non
         title += " (guarded)" if metric in judged.guarded else ""
         rows.append([title, cell(ours[metric], digits=4), cell(theirs[metric], digits=4), _interval(gaps[metric])])
     columns = ["metric", f"version {challenger}", f"version {decision.champion}", "difference"]
-    head = f"## Gate: {word}\n\n{as_markdown(decision.reason)}.\n\nOn {evidence.examples}:\n\n"
+    head = f"## Gate: {word}\n\n{as_markdown(reason)}.\n\nOn {evidence.examples}:\n\n"
     first, _, others = (client.get_model_version(model, challenger).description or "").partition("\n\n")
     text = f"{first}\n\n{head}{markdown(columns, rows).rstrip()}{CARD}{others.rpartition(CARD)[2]}"
-    standing = f"{'made champion' if decision.promoted else 'rejected'} by the gate: {as_markdown(decision.reason)}"
+    standing = f"{'made champion' if decision.promoted else 'rejected'} by the gate: {as_markdown(reason)}"
     description = registry.with_standing(text, shorten(standing, LONGEST_STANDING, placeholder=" ..."))
     client.update_model_version(model, challenger, description=description)
 
