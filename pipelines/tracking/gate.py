@@ -213,13 +213,15 @@ def _candidates(tags: Mapping[str, Mapping[str, str]], champion: str, challenger
     """Return the versions to compare with the champion: the challenger, and the newest of each run on its dataset.
 
     Validation, which chose the challenger, also chose epochs, so it favors networks over models fitted in one step.
+    Earlier champions were compared already.
     """
     dataset, newest = tags[champion].get("dataset"), dict[str, str]()
     for number, of_version in tags.items():
         run = of_version.get("run", "")
         if run in params.runs and of_version.get("dataset") == dataset:
             newest[run] = number
-    return [number for number in dict.fromkeys([challenger, *newest.values()]) if number != champion]
+    others = [number for number in newest.values() if registry.MADE_BY not in tags[number]]
+    return [number for number in dict.fromkeys([challenger, *others]) if number != champion]
 
 
 def _cannot_judge(name: str, data: Path, *, is_same: bool) -> str:
@@ -305,7 +307,7 @@ def _compare(
     evidence = _judge(name, (ours, theirs), task, data, params, judged)
     gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name, tests=tests)
     bars = {}
-    for version in {*best.values()} - {theirs}:
+    for version in {*best.values()} - {ours, theirs}:
         of_bar = _judge(name, (ours, version), task, data, params, judged)
         gaps_to_bar = _differences(of_bar.challenger, of_bar.champion, gate, "gate", name)
         for metric, gap in gaps_to_bar.items():
