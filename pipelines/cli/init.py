@@ -84,7 +84,7 @@ def init(
     """
     from pipelines.cli.edited_params import as_yaml, write
     from pipelines.cli.guess import guess
-    from pipelines.cli.splits import check_splits, draw_splits, line_on_gate, units_of
+    from pipelines.cli.splits import can_refit, check_splits, draw_splits, line_on_gate, units_of
     from pipelines.cli.starting_runs import blocks_of, check_name, starting_runs
     from pipelines.config.schema import read
     from rankgrad.datasets.table import Table
@@ -121,6 +121,9 @@ def init(
         are_kept = draw_splits(dataset, units, folds, before=before)
         if folds is not None:
             dataset["folds"] = folds
+        if not can_refit(Table(**dataset["args"]), units, folds):
+            for run in blocks["runs"].values():
+                run.pop("refit", None)
         typer.echo(f"{file}: {guessed.task}")
         lines = [*guessed.lines, *_lines_on(blocks, key), line_on_gate(units, dataset)]
         if are_kept:
@@ -257,6 +260,8 @@ def _lines_on_runs(blocks: dict[str, Any], key: str) -> list[str]:
     seeds = baseline["seeds"]
     names = [comparison["baseline"], *comparison["runs"]]
     lines = [f"runs: {', '.join(names)}; seeds: {seeds} each, see --seeds"]
+    if baseline.get("refit"):
+        lines.append("refit: once validation has chosen their epochs, all runs train again, on validation rows too")
     if rivals := comparison.get("rivals", []):
         reader, has_pairs = f"{key}-word_pair_ridge", "rejected" in blocks["datasets"][key]["args"]
         only = f"; only {reader} reads the prompt" if has_pairs and reader in rivals else ""

@@ -20,13 +20,14 @@ from rankgrad.datasets.tables.examples import group_in, shortened
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.plain_text import key_in
 
-__all__ = ["Units", "check_splits", "draw_splits", "line_on_gate", "units_of"]
+__all__ = ["Units", "can_refit", "check_splits", "draw_splits", "line_on_gate", "units_of"]
 
 SEEDS, COMPARED = 1000, 100  # seeds to try until no split is empty; seeds to choose the best from
 DRAWN = 1000  # most groups to draw for each seed: with so many, no split is empty
 SMALL = 300  # rows or groups; a test split of fewer than 60 leaves wide intervals
 BY_HAND = "`rankgrad promote MODEL --version N`"
 MOST_VALIDATION = 0.15  # so that most of a small table is for training
+REFITTED = 10_000  # most rows, queries, or items of a table whose runs learn validation rows, too
 CHOSEN = 50  # fewest validation rows by which one of several models is chosen well
 
 
@@ -107,6 +108,15 @@ def _given_splits(folder: Path, dataset: Table) -> pd.Series:
     """Return the split of each row that has one in the table's own column."""
     sheet, cells = read_column(dataset, folder, str(dataset.split))
     return converted(sheet, cells[~missing_in(cells, numeric=False)], split_in)
+
+
+def can_refit(dataset: Table, units: Units, folds: int | None) -> bool:
+    """Return whether runs can also learn validation rows, once these have chosen their epochs, and gain by it.
+
+    The gate then needs rows of its own. Many rows gain little from some more, and training takes twice the time.
+    """
+    is_drawn = dataset.drawn and "gate" in dataset.splits and folds is None
+    return is_drawn and dataset.train_target is None and units.examples <= REFITTED
 
 
 def check_splits(folder: Path, dataset: Table, folds: int | None) -> None:

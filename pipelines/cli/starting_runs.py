@@ -86,6 +86,8 @@ def blocks_of(
         "auxiliary": {"name": "none"},
         "seeds": seeds,
     }
+    if starting.get("refit"):
+        common["refit"] = True
     truth = _numbers_of_truth(table, folder)
     conditions = _conditions(table, truth, folder)
     count = _training_count(table, folder)

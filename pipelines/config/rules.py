@@ -334,6 +334,7 @@ def _check_run(location: str, components: _Components, name: str) -> None:
         plan = resolve(settings, name, values)
         with _below(location):
             _check_plan(plan, components)
+    _check_refit(location, settings, name)
     unjudged = lookup.find("tasks", settings.runs[name].task).unjudged
     for key, values in settings.runs[name].grid.items():
         block, *options = key.split(".")
@@ -344,6 +345,21 @@ def _check_run(location: str, components: _Components, name: str) -> None:
             raise _wrong(place, "no grid can choose it: it does not change the validation metric")
         if options[-1] == "monitor" or any(isinstance(value, dict) and "monitor" in value for value in values):
             raise _wrong(place, "no grid can choose it: it is the validation metric by which a grid chooses")
+
+
+def _check_refit(location: str, settings: Settings, name: str) -> None:
+    """Check that a run that is refitted on validation rows needs none of them afterwards."""
+    run, before = settings.runs[name], settings.run_before(name)
+    dataset = settings.datasets[run.dataset]
+    if run.refit and dataset.folds is not None:
+        reason = f"is true, but {run.dataset} has folds, and no row would be left for monitoring"
+        raise _wrong(f"{location}.refit", reason, "false")
+    if run.refit and dataset.args.get("train_target") is not None:
+        reason = f"is true, but validation rows of {run.dataset} have another target than training rows"
+        raise _wrong(f"{location}.refit", reason, "false")
+    if before is not None and before.refit and before.dataset == run.dataset:
+        reason = f"is {run.start}, which learned the validation rows that choose the epochs of this run"
+        raise _wrong(f"{location}.start", reason, "a run with refit: false")
 
 
 def _check_plan(plan: RunPlan, components: _Components) -> None:

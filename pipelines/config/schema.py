@@ -170,6 +170,7 @@ class Run(Block):
     auxiliary: Auxiliary
     sorter_optimizer: Component | None = None
     training: dict[str, Any] = {}
+    refit: bool = False  # train once more, on validation rows too, with the setting and the epochs that they chose
     seeds: Seeds
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
 

@@ -2,9 +2,9 @@
 
 - Quantities of the input come from training rows. They are measured after preprocessing, since photos come in any size
   and format. A name counts as unknown if no other group of rows has it: of new rows, about as many have a new name.
-- Quantities of the network (embedding, scores) and the fraction of unknown words come from validation rows. The weights
-  were fitted to the training rows, so scores spread more on these than on new rows of the same kind, which would look
-  like drift.
+- Quantities of the network (embedding, scores) and the fraction of unknown words come from validation rows, or from
+  test rows if the network learned validation rows, too. The weights were fitted to the training rows, so scores spread
+  more on these than on new rows of the same kind, which would look like drift.
 - Embeddings are compared along the principal components of training rows, which favor neither of the two samples.
 """
 
@@ -70,8 +70,8 @@ class Reference:
     Attributes:
         dataset: the name of the dataset.
         inputs: quantities of training rows (n, ...), indexed by their groups, if they have any.
-        network: quantities of the network's predictions for validation rows, and coordinates of embeddings (n, ...);
-            indexed likewise.
+        network: quantities of the network's predictions for rows that it did not learn, and coordinates of embeddings
+            (n, ...); indexed likewise.
         directions: directions of the training rows' embeddings.
         words: the words of all training texts; None if there are no texts.
         ranges: the smallest and the largest value of each numeric input in all training rows.
@@ -90,12 +90,12 @@ def chosen(name: str, count: int, rows: int = ROWS) -> list[int]:
     return torch.randperm(count, generator=generator(0, "monitor", name))[:rows].tolist()
 
 
-def reference_of(dataset: str, training: Measured, validation: Measured) -> Reference:
-    """Return a reference from measured rows of both splits, without ranges."""
+def reference_of(dataset: str, training: Measured, others: Measured) -> Reference:
+    """Return a reference from measured rows of training and of another split, without ranges."""
     embedding, words = training.embedding, frozenset(training.inputs.words) or None
     analysis = PCA(min(DIRECTIONS, *embedding.shape), random_state=0).fit(embedding)
     directions = Directions(analysis.mean_, analysis.components_)
-    return Reference(dataset, training.inputs.quantities, directions.of(validation), directions, words)
+    return Reference(dataset, training.inputs.quantities, directions.of(others), directions, words)
 
 
 class TrainingData:
@@ -122,15 +122,16 @@ class TrainingData:
         write_known(self._known, version)
         network = load_model(version, device=find_device("auto"))
         recipe = network.recipe
+        unseen = "test" if recipe.get("refit") else "val"
         training = measure(self._pieces("train", recipe), network)
-        validation = measure(self._pieces("val", recipe), network, known=training.inputs.words or None)
-        reference = reference_of(self.folder.name, training, validation)
+        others = measure(self._pieces(unseen, recipe), network, known=training.inputs.words or None)
+        reference = reference_of(self.folder.name, training, others)
         lists = lookup.find("tasks", recipe["task"])().reads.lists
         ranges = type_of(recipe["input"]).ranges(self.folder / "train.parquet", recipe["input"], lists=lists)
         inputs = reference.inputs.assign(**self._unknown_alone(recipe, lists=lists))
         reference = replace(reference, inputs=inputs)
-        of_train, of_val = self._by_group("train", reference.inputs), self._by_group("val", reference.network)
-        _write(replace(reference, inputs=of_train, network=of_val, ranges=ranges), version / REFERENCE)
+        of_train, of_others = self._by_group("train", reference.inputs), self._by_group(unseen, reference.network)
+        _write(replace(reference, inputs=of_train, network=of_others, ranges=ranges), version / REFERENCE)
 
     def _unknown_alone(self, recipe: Mapping[str, Any], *, lists: bool) -> dict[str, np.ndarray]:
         """Return the fractions of names that no other group has, of the chosen training rows."""

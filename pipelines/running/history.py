@@ -30,7 +30,13 @@ SOON = 10.0  # seconds until the first one
 
 
 def followed(
-    epochs: Iterable[tuple[str, Epoch]], *, name: str, total: int, history: Path, every: float = MINUTE
+    epochs: Iterable[tuple[str, Epoch]],
+    *,
+    name: str,
+    total: int,
+    history: Path,
+    every: float = MINUTE,
+    is_validated: bool = True,
 ) -> Iterator[tuple[str, Epoch]]:
     """Show epochs live and store them in a history file.
 
@@ -41,6 +47,7 @@ def followed(
         name, total: name of the training, and its largest number of epochs.
         history: a CSV file that is rewritten after each epoch, so that others can follow the training.
         every: seconds between log lines without a terminal; 0 for one line per epoch.
+        is_validated: whether validation decides on the best epoch; else its metrics are not shown.
     """
     rows: list[tuple[str, Epoch]] = []
     printed, line, start, before = 0, "", time.monotonic(), time.process_time()
@@ -53,11 +60,11 @@ def followed(
             rows.append((phase, epoch))
             with replaced_file(history) as partial:
                 write_history(partial, rows)
-            metrics = {key: f"{value:.4g}" for key, value in epoch.validation.items()}
+            metrics = {key: f"{value:.4g}" for key, value in epoch.validation.items() if is_validated}
             bar.set_postfix(loss=f"{epoch.loss:.4g}", **metrics)
             bar.update()
-            values = ", ".join(f"{key} {value}" for key, value in metrics.items())
-            line = f"{name}: {phase}, epoch {len(rows)} of {total}: loss {epoch.loss:.4g}, {values}"
+            values = ", ".join(f"{key} {value}" for key, value in {"loss": f"{epoch.loss:.4g}", **metrics}.items())
+            line = f"{name}: {phase}, epoch {len(rows)} of {total}: {values}"
             now = time.monotonic()
             if now - start < 1.0:
                 replayed = len(rows) - 1
@@ -66,7 +73,9 @@ def followed(
                 seconds = (now - start) / (len(rows) - replayed) * (total - len(rows))
                 print(f"{line}; at most about {seconds / 60:.1f} minutes left", file=sys.stderr, flush=True)
             yield phase, epoch
-    if rows and rows[-1][1].best and rows[-1][1].number > 1:
+    if not is_validated:
+        line += "; learned validation rows, too"
+    elif rows and rows[-1][1].best and rows[-1][1].number > 1:
         line += "; the last epoch is the best: more epochs may be better"
     elif best := [epoch for phase, epoch in rows if epoch.best and phase == rows[-1][0]]:
         line += f"; epoch {best[-1].number} is kept, with {best[-1].monitor} {best[-1].value:.4g}"

@@ -104,7 +104,8 @@ def _params(params: Settings, plan: RunPlan, chosen: dict[str, Any]) -> dict[str
     values |= {
         "task": plan.task, "dataset": plan.dataset,
         "start": NONE if plan.start is None else plan.start.name, "sorter": plan.sorter or NONE,
-        "seeds": [*plan.seeds], "tried": params.runs[plan.name].grid, "training": asdict(plan.training),
+        "seeds": [*plan.seeds], "refit": params.runs[plan.name].refit, "tried": params.runs[plan.name].grid,
+        "training": asdict(plan.training),
         "sorter_optimizer": plan.sorter_optimizer and asdict(plan.sorter_optimizer),
         "compute": params.compute.model_dump(), **params.data.model_dump(),
     }  # fmt: skip
@@ -228,7 +229,7 @@ def _runs(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Ru
                     model=params.model_of(run),
                     weights=folder / f"seed{best}",
                     quality=validation_of(name),
-                    tags={"seed": str(best)},
+                    tags={"seed": str(best), **({"refit": "true"} if run.refit else {})},
                     slices=partial(_slices, params, plan, best),
                     write=datasets[plan.dataset].write,
                 ),

@@ -4,6 +4,7 @@ Seeds, folds, and settings are independent jobs. They run in parallel (`jobs` in
 separately, and results are identical on any number of parallel jobs.
 """
 
+import csv
 import json
 import os
 import subprocess
@@ -28,9 +29,9 @@ from pipelines.running.history import Times, began, followed, keep_times
 from pipelines.running.runner import FEATURES, checkpoint_folder
 from pipelines.stages._splits import data_of
 from rankgrad import lookup
-from rankgrad.datasets.files.folds import REGISTERED
+from rankgrad.datasets.files.folds import REGISTERED, join
 from rankgrad.io.atomic import remove_folder, replaced_folder
-from rankgrad.io.checkpoints import save_model
+from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.io.recipes import name_of
 from rankgrad.io.starts import start_from, with_files
 from rankgrad.sorters import load_sorter
@@ -42,11 +43,15 @@ CHOOSING = 3  # number of seeds for choosing a setting of the grid
 
 
 class Job(NamedTuple):
-    """An independent training: the number of a setting, a seed, and a fold (see `trained_folds`)."""
+    """An independent training: the number of a setting, a seed, and a fold (see `trained_folds`).
+
+    A refit learns training and validation rows, for as many epochs as were best when it learned training rows alone.
+    """
 
     setting: int
     seed: int
     fold: int | None
+    refit: bool = False
 
 
 def main(params: Settings, name: str) -> None:
@@ -66,6 +71,9 @@ def main(params: Settings, name: str) -> None:
     chosen = {fold: _best(tried, numbers, fold) for fold in dataset.trained_folds}
     jobs = [Job(number, seed, fold) for seed, (fold, number) in product(run.seeds, chosen.items())]
     validation = _trained(params, name, jobs, folder)
+    if run.refit:
+        jobs = [job._replace(refit=True) for job in jobs]
+        validation = _trained(params, name, jobs, folder)  # what chose the epochs of each
     with replaced_folder(f"models/runs/{name}") as target:
         for job in jobs:
             result, kept = folder / _key(settings, job) / "result", target / name_of(job.seed, job.fold)
@@ -181,13 +189,14 @@ def _start(params: Settings, name: str, job: Job) -> Path | None:
 def _key(settings: list[dict[str, Any]], job: Job) -> str:
     """Return the name of a job's folder, which is unique for each setting, even if the grid changes."""
     name, setting = f"seed{job.seed}" + (f"-fold{job.fold}" if job.fold else ""), settings[job.setting]
+    name += "-refit" if job.refit else ""
     text = json.dumps(setting, sort_keys=True)
     return f"{name}-{sha256(text.encode()).hexdigest()[:12]}" if setting else name
 
 
 def _named(settings: list[dict[str, Any]], job: Job) -> str:
     """Return a job's name in messages."""
-    words = [f"seed{job.seed}", *([f"fold{job.fold}"] if job.fold else [])]
+    words = [f"seed{job.seed}", *([f"fold{job.fold}"] if job.fold else []), *(["refit"] if job.refit else [])]
     return ", ".join([*words, *(f"{option}={value}" for option, value in settings[job.setting].items())])
 
 
@@ -271,7 +280,9 @@ def _job(params: Settings, name: str, job: Job, folder: str, number: int, starte
         with FileLock(job_folder / ".lock", timeout=20):
             if (job_folder / "result").is_dir():
                 return None
-            data_of(params, params.runs[name].dataset, job.fold, job_folder / "data", ["train", "val"])
+            data = data_of(params, params.runs[name].dataset, job.fold, job_folder / "data", ["train", "val"])
+            if job.refit:
+                join(data, job_folder / "data")
             if params.compute.processes > 1:
                 _launch(params, name, job, job_folder)
             else:
@@ -326,15 +337,22 @@ def _splits(task: str, data: Path, stamps: tuple[int, ...], threads: int, memory
     return [reader.load(data, split, threads=threads, memory=memory) for split in ("train", "val")]
 
 
+def _splits_in(data: Path, params: Settings, task: str) -> list[Any]:
+    """Return the training and validation splits of a folder as a task reads them."""
+    stamps = tuple((data / f"{split}.parquet").stat().st_mtime_ns for split in ("train", "val"))
+    return _splits(task, data.resolve(), stamps, params.compute.threads, params.compute.memory)
+
+
 def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     """Train one job, and write its network, history, and validation metric to `folder/result`."""
     plan = resolve(params, name, params.runs[name].settings[job.setting])
     compute = {"device": params.compute.device, "precision": params.compute.precision}
     accelerator = make_accelerator(**compute)
     task = lookup.find("tasks", plan.task)(plan.training, cache=FEATURES)
-    data = Path("data") / plan.dataset if job.fold is None else folder / "data"
-    stamps = tuple((data / f"{split}.parquet").stat().st_mtime_ns for split in ("train", "val"))
-    splits = _splits(plan.task, data.resolve(), stamps, params.compute.threads, params.compute.memory)
+    own_data, stored = folder / "data", Path("data") / plan.dataset
+    splits = _splits_in(own_data if own_data.is_dir() else stored, params, plan.task)
+    chosen = folder.parent / _key(params.runs[name].settings, job._replace(refit=False)) / "result"
+    stops = stops_in(chosen / "history.csv") if job.refit else None
     start, model = _start(params, name, job), plan.model.model_dump()
     network = task.build(model if start is None else with_files(model, start), splits[0], seed=job.seed)
     if start is not None:
@@ -356,22 +374,48 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
         started=start is not None,
         checkpoint=folder / "epochs",
         name=shown,
+        stops=stops,
         **compute,
     )
     if accelerator.is_main_process:
         learns = any(weight.requires_grad for weight in network.parameters())  # else it was fitted when built
         total = sum(options.epochs for options in task.plan(started=start is not None).values()) if learns else 1
-        epochs = followed(epochs, name=shown, total=total, history=folder / "history.csv")
+        total = total if stops is None else sum(stops.values())
+        history_file = folder / "history.csv"
+        epochs = followed(epochs, name=shown, total=total, history=history_file, is_validated=not job.refit)
     history = list(epochs)
     if not accelerator.is_main_process:
         return
-    worths = [epoch.worth for _, epoch in history if epoch.monitor == history[0][1].monitor]
-    task.finish(network, splits[1])
     with replaced_folder(folder / "result") as result:
+        if job.refit:
+            task.carry_over(
+                network, load_model(chosen).to(accelerator.device), _splits_in(stored, params, plan.task)[0]
+            )
+            network.recipe["refit"] = True
+            for file in ("history.csv", "validation.json"):
+                copyfile(chosen / file, result / file)
+        else:
+            task.finish(network, splits[1])
+            copyfile(folder / "history.csv", result / "history.csv")
+            worths = [epoch.worth for _, epoch in history if epoch.monitor == history[0][1].monitor]
+            (result / "validation.json").write_text(json.dumps({"worth": max(worths)}) + "\n")
         save_model(result, network)
-        (result / "history.csv").write_bytes((folder / "history.csv").read_bytes())
-        (result / "validation.json").write_text(json.dumps({"worth": max(worths)}) + "\n")
     remove_folder(folder / "epochs")
+
+
+def stops_in(history: Path) -> dict[str, int]:
+    """Return the best epoch of each phase in a history, counted within the phase.
+
+    A phase without one was worse than an earlier phase, and is left out.
+    """
+    stops, first = dict[str, int](), dict[str, int]()
+    with history.open(newline="") as file:
+        for row in csv.DictReader(file):
+            phase, epoch = row["phase"], int(row["epoch"])
+            first.setdefault(phase, epoch)
+            if row["best"] == "1":
+                stops[phase] = epoch - first[phase] + 1
+    return stops
 
 
 if __name__ == "__main__":  # one of the processes of `_launch`

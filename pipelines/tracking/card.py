@@ -74,6 +74,8 @@ def summary(*, metrics: Sequence[Row], tags: Mapping[str, str]) -> str:
     if "folds" in tags:
         trained += f"The metrics are over {as_markdown(tags['folds'])}; "
         trained += "the registered model learned from all folds but the first, which validated it. "
+    if "refit" in tags:
+        trained += "After validation chose its setting and epochs, it was trained once more, on validation rows too. "
     lines += [f"{trained}Published at {made}, by rankgrad {__version__}."]
     rows = [[row.metric, cell(*row.interval, digits=4)] for row in metrics if not math.isnan(row.value)]
     rows += [[tags["undefined"], UNDEFINED]] if "undefined" in tags else []

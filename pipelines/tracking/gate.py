@@ -165,7 +165,8 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     if is_same and all(registry.DECISION in tags[number] for number in candidates):
         return replace(stays, reason="the challenger is the champion already")
     dataset = "" if task == "sorter" else _dataset(name, tags, challenger, champion)
-    if reason := _cannot_judge(name, folder / "data" / dataset, is_same=is_same):
+    refitted = [number for number in (champion, *candidates) if "refit" in tags[number]]
+    if reason := _cannot_judge(name, folder / "data" / dataset, refitted, is_same=is_same):
         return replace(stays, reason=reason)
 
     # Compare them, and promote the best of those that are better.
@@ -224,14 +225,17 @@ def _candidates(tags: Mapping[str, Mapping[str, str]], champion: str, challenger
     return [number for number in dict.fromkeys([challenger, *others]) if number != champion]
 
 
-def _cannot_judge(name: str, data: Path, *, is_same: bool) -> str:
-    """Return why a dataset's splits cannot judge versions; empty if they can."""
+def _cannot_judge(name: str, data: Path, refitted: Sequence[str], *, is_same: bool) -> str:
+    """Return why a dataset's splits cannot judge versions, some of which are refitted; empty if they can."""
     val = data / "val.parquet"
     if (data / "gate.parquet").is_file() or not val.is_file():
         return ""
+    by_hand = f"choose by hand: {_by_hand(name)}"
     if FOLD in columns_of(val):
-        by_hand = f"choose by hand: {_by_hand(name)}"
         return f"no rows judge: {data.name} has folds, which train on all rows, but no gate split; {by_hand}"
+    if refitted:
+        versions = f"version{'s' if len(refitted) > 1 else ''} {', '.join(refitted)}"
+        return f"no rows judge: {data.name} has no gate split, and {versions} learned validation rows, too; {by_hand}"
     if is_same:
         return f"the challenger is the champion already; {data.name} has no gate split that compares it with others"
     return ""

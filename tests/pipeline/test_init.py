@@ -733,6 +733,14 @@ def test_the_gate_judges_preferences_by_log_loss_unless_a_person_names_a_metric(
     assert judged == ["log_loss", "pair_accuracy"]
 
 
+def test_validation_rows_of_preferences_train_too_where_other_rows_judge(project):
+    many = {name: [f"{name} answer number {k}" for k in range(300)] for name in CHOSEN}
+    for name, columns, words in (("mine", many, []), ("few", CHOSEN, []), ("folds", many, ["--folds", 3])):
+        run(write(Path("data/raw") / name, **columns), *words)
+    refitted = {run_of_table.dataset for run_of_table in rules.check().runs.values() if run_of_table.refit}
+    assert refitted == {"mine"}
+
+
 def test_a_metric_that_a_person_names_is_that_of_comparison_and_gate(project):
     captions = {"image": texts("p{}.jpg"), "caption": texts("a picture of number {}")}
     run(write(project, **captions), "--metric", "item_to_text.recall@1")

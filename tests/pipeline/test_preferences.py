@@ -273,6 +273,22 @@ def test_the_scale_of_probabilities_follows_the_weights_of_pairs(monkeypatch):
     assert scales[0] > 1.5 * scales[1]
 
 
+def test_probabilities_are_carried_over_to_scores_on_another_scale(monkeypatch):
+    chosen, refitted = (SimpleNamespace(recipe={}, factor=factor) for factor in (1.0, 4.0))
+    chosen.recipe["preference_scale"] = 0.5
+    scores = torch.randn(40, generator=torch.Generator().manual_seed(0)).double()
+
+    def scored(_, network, *__):
+        return scores * network.factor * network.recipe.get("preference_scale", 1.0)
+
+    for network in (chosen, refitted):
+        network.eval = lambda network=network: network
+    monkeypatch.setattr(QueryRanking, "scores", scored)
+    pairs = Split(of_strings(["a"] * 40), torch.tensor([1.0, 0.0] * 20), torch.full((20,), 2))
+    QueryRanking().carry_over(refitted, chosen, pairs)
+    assert refitted.recipe["preference_scale"] == pytest.approx(0.5 / 4)
+
+
 @pytest.mark.parametrize("pairs", [1, 21, 31, 120])
 def test_reliability_is_drawn_if_all_pairs_are_right(tmp_path, pairs):
     plots.reliability(tmp_path / "a.png", np.linspace(1, 2, pairs), np.ones(pairs))

@@ -69,6 +69,30 @@ def test_a_grid_is_chosen_from_by_the_mean_of_three_seeds(project):
     assert sorted(record["validation"]) == ["1", "2", "3", "4"]
 
 
+def test_a_refit_learns_training_and_validation_rows_for_as_many_epochs_as_were_best(project):
+    once = {"epochs": 1}
+    training = {"score_ranking": TRAINING | {"probe": PHASE | once, "finetune": PHASE | once | {"shift": 1}}}
+    before = run(project(training=training))
+    made = run(project(training=training, runs={"mine": {"refit": True}}))
+    assert made["run.json"] == before["run.json"]
+    train, val = (pq.read_table(f"data/clips/{split}.parquet") for split in ("train", "val"))
+    pq.write_table(pa.concat_tables([train, val]), "data/clips/train.parquet")
+    expected = run(project(training=training))
+    for seed in (1, 2, 3):
+        assert made[f"seed{seed}/history.csv"] == before[f"seed{seed}/history.csv"]
+        weights = f"seed{seed}/model.safetensors"
+        assert made[weights] == expected[weights] != before[weights]
+    assert not list(Path(".checkpoints/train/mine").iterdir())
+
+
+def test_a_refit_ends_each_phase_at_its_best_epoch_and_leaves_out_one_that_was_worse(tmp_path):
+    rows = ["phase,epoch,best", "probe,1,1", "probe,2,1", "probe,3,0", "finetune,4,0", "finetune,5,1", "finetune,6,0"]
+    history = tmp_path / "history.csv"
+    for last, expected in ((None, {"probe": 2, "finetune": 2}), (5, {"probe": 2})):
+        history.write_text("\n".join(rows[:last]))
+        assert stage.stops_in(history) == expected
+
+
 @pytest.fixture
 def folded(project):
     """Params of data whose 24 rows are in three folds; of a row all pixels and the target tell its fold."""

@@ -491,6 +491,25 @@ def test_estimates_reach_the_extreme_targets_of_training_and_one_wrong_target_of
     assert min(network.recipe["estimate"]["targets"]) >= 1000
 
 
+def test_estimates_are_carried_over_to_scores_on_another_scale(generator):
+    x = torch.randn(200, 1, generator=generator)
+    train = Split(features.of_tensor(x), 3 * x.squeeze(1) + torch.randn(200, generator=generator))
+    networks = []
+    for factor, shift in ((1.0, 0.0), (2.5, -4.0)):
+        network = build("models", "network", parts(VECTORS), seed=0, outputs=1, features=1)
+        network.head.score = nn.Linear(1, 1)
+        nn.init.constant_(network.head.score.weight, factor)
+        nn.init.constant_(network.head.score.bias, shift)
+        networks.append(network)
+    chosen, refitted = networks
+    ranking = ScoreRanking()
+    ranking.finish(chosen, train)
+    ranking.carry_over(refitted, chosen, train)
+    of_both = [[answer["estimate"] for answer in ranking.answers(network, train.inputs, torch.ones(200))]
+               for network in networks]  # fmt: skip
+    assert of_both[1] == pytest.approx(of_both[0], abs=1e-3)
+
+
 def test_estimates_of_equal_targets_have_no_r2():
     columns = {"score": [0.0, 1.0, 2.0], "estimate": [1.0, 2.0, 3.0], "target": [5.1] * 3, "weight": [0.7, 1.1, 2.3]}
     for names in (("score", "estimate", "target"), columns):

@@ -120,6 +120,22 @@ def test_the_best_epoch_is_kept_and_patience_ends_it():
     assert weights_of(network).equal(states[1])
 
 
+def test_a_stopped_training_has_the_weights_of_its_last_epoch_with_the_rates_of_all_epochs():
+    def states_of(errors, stop):
+        states, left = [], iter(errors)
+        network, task = problem()
+        task.validate = lambda network: states.append(weights_of(network)) or {"error": next(left)}
+        task.options = typed(PhaseOptions, OPTIONS | {"epochs": 6, "patience": 1})
+        for _ in fit(task, seed=3, device="cpu", stop=stop):
+            pass
+        return network, states
+
+    _, expected = states_of([6.0, 5.0, 4.0, 3.0, 2.0, 1.0], None)
+    network, states = states_of([1.0, 4.0, 3.0], 3)
+    assert torch.stack(states).equal(torch.stack(expected[:3]))
+    assert weights_of(network).equal(states[2])
+
+
 def test_a_loss_that_is_not_finite_ends_the_training_and_keeps_the_last_good_epoch(tmp_path):
     network, task = problem(lambda task, _, loss: loss * (math.nan if task.steps == 7 else 1))
     with pytest.raises(FloatingPointError, match=r"mine: .* nan in batch 3 of epoch 2; epoch 1 is kept in"):

@@ -351,6 +351,14 @@ class TestTasks:
         assert champion(published, NETWORK) == "1"
 
 
+def test_versions_that_learned_validation_rows_are_not_judged_on_them(published):
+    Path("data/clips/gate.parquet").rename("data/clips/val.parquet")
+    published.set_model_version_tag(NETWORK, "2", "refit", "true")
+    decision = decide(NETWORK)
+    assert decision.state == "stays"
+    assert "no gate split, and version 2 learned validation rows, too" in decision.reason
+
+
 def _pictures(size: int, folder: str = "") -> pa.Table:
     made = encode_images(np.random.default_rng(0).integers(0, 256, (40, size, size), dtype=np.uint8), threads=1)
     return pa.table(

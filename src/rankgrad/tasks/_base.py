@@ -343,6 +343,18 @@ class Task:
     def finish(self, network: Any, val: Split) -> None:
         """Put into the recipe of a trained network what follows from its answers to the validation split."""
 
+    def carry_over(self, network: Any, chosen: Any, train: Split) -> None:
+        """Carry over what `finish` found from the network that validation chose to one that also learned its rows.
+
+        Validation rows say nothing of a network that learned them. Both networks learned the training rows, so the
+        spread of their scores on these tells how the scales of both compare.
+
+        Args:
+            network: the network that learned training and validation rows.
+            chosen: the network that learned training rows, after `finish`.
+            train: the training split.
+        """
+
     def load(self, folder: str | Path, split: str, *, threads: int, memory: float = MEMORY) -> Split:
         """Read a split of a dataset, see `rankgrad.datasets.files.splits.read_split`."""
         reads = self.reads

@@ -311,6 +311,19 @@ class QueryRanking(Task):
         if leads.any():
             network.recipe["preference_scale"] = _preference_scale(leads, weight).item()
 
+    @torch.no_grad()
+    def carry_over(self, network: Any, chosen: Any, train: Split) -> None:
+        network.recipe.pop("preference_scale", None)
+        if "preference_scale" not in chosen.recipe:
+            return
+        assert train.sizes is not None
+        in_pairs, spreads = (train.sizes == 2).repeat_interleave(train.sizes), []
+        for model in (network, chosen):
+            scores = self.scores(model.eval(), train.inputs, train.sizes)[in_pairs].double()
+            spreads.append((scores[::2] - scores[1::2]).square().mean().sqrt().item())
+        if min(spreads) > 0:
+            network.recipe["preference_scale"] = spreads[1] / spreads[0]
+
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         """Draw the relevance of the first documents of each query, in the true order and in the predicted order.
 

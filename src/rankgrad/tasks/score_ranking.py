@@ -302,6 +302,18 @@ class ScoreRanking(TwoPhases):
         means, targets = _continued(means, targets, explained, lowest, highest)
         network.recipe["estimate"] = {"scores": means.tolist(), "targets": targets.tolist()}
 
+    @torch.no_grad()
+    def carry_over(self, network: Any, chosen: Any, train: Split) -> None:
+        if (curve := chosen.recipe.get("estimate")) is None:
+            return
+        (mean, spread), (mean_before, spread_before) = (
+            (scores.mean().item(), scores.std(correction=0).item())
+            for scores in (self.scores(model.eval(), train.inputs).double() for model in (network, chosen))
+        )
+        factor = spread / spread_before if spread_before > 0 else 1.0
+        scores = [mean + factor * (score - mean_before) for score in curve["scores"]]
+        network.recipe["estimate"] = {"scores": scores, "targets": curve["targets"]}
+
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         # Scores compare only within a group, if the data say so, and never between the networks of two folds.
         unit = "group" if examples.has("within") else FOLD if examples.has(FOLD) else None

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -33,6 +33,7 @@ def fit(
     precision: str = "no",
     checkpoint: str | Path | None = None,
     name: str = "training",
+    stop: int | None = None,
 ) -> Iterator[Epoch]:
     """Train the module of a phase in place and yield each epoch; at the end it has the weights of the best epoch.
 
@@ -54,6 +55,8 @@ def fit(
         device, precision: see `rankgrad.training.device.make_accelerator`.
         checkpoint: folder for the state, or None to save nothing.
         name: for messages.
+        stop: end after this epoch, with its weights, whatever validation says; the learning rates stay those of
+            training for all epochs. None to end as the options say.
 
     Raises:
         ValueError: an unknown optimizer, a monitored metric that `validate` does not return, no batches; or, in a
@@ -62,7 +65,7 @@ def fit(
     """
     # One accelerator per training, because it saves and loads the objects that it prepared.
     accelerator = make_accelerator(device=device, precision=precision)
-    training = _Training(phase, accelerator, seed, checkpoint, name)
+    training = _Training(phase, accelerator, seed, checkpoint, name, stop)
     try:
         yield from training.resumed()
         while not training.is_over:
@@ -81,8 +84,9 @@ class _Training:
         seed: int,
         checkpoint: str | Path | None,
         name: str,
+        stop: int | None,
     ):
-        self.phase, self.options, self.accelerator = phase, phase.options, accelerator
+        self.phase, self.options, self.accelerator, self.stop = phase, phase.options, accelerator, stop
         self.seed, self.name, self.checkpoint = seed, name, None if checkpoint is None else Path(checkpoint)
         self.kept, self.saved = 0, time.monotonic()  # the last saved epoch, and the time of that save
         self.share = (accelerator.process_index, accelerator.num_processes)
@@ -118,7 +122,7 @@ class _Training:
     @property
     def is_over(self) -> bool:
         done = self.progress
-        epochs = self.options.epochs if self.learns else 1
+        epochs = self.stop or (self.options.epochs if self.learns else 1)
         return len(done.epochs) >= epochs or done.since_best >= self.options.patience
 
     def next_epoch(self) -> Epoch:
@@ -134,7 +138,7 @@ class _Training:
                 "rows that have it, such as different targets, or a relevant document"
             )
         epoch = Epoch(number, loss, validation, True, rate, monitor, self.phase.lower_is_better)
-        if all(epoch.worth > earlier.worth for earlier in self.progress.epochs):
+        if self.stop is not None or all(epoch.worth > earlier.worth for earlier in self.progress.epochs):
             self.progress.best_state = copied(self.module)
         else:
             epoch = replace(epoch, best=False)
@@ -251,6 +255,7 @@ def train(
     precision: str = "no",
     checkpoint: Path | None = None,
     name: str = "training",
+    stops: Mapping[str, int] | None = None,
 ) -> Iterator[tuple[str, Epoch]]:
     """Train a task's network phase by phase; at the end it has the weights of the best epoch of each module.
 
@@ -267,6 +272,7 @@ def train(
         seed: for all random choices.
         started: whether the network has trained weights to start from.
         device, precision, checkpoint, name: see `fit`.
+        stops: the epoch after which each phase ends, see `fit`; only these phases train, and the last one decides.
 
     Yields:
         The name of the phase and the epoch; numbers of epochs continue from phase to phase.
@@ -279,6 +285,8 @@ def train(
     best: dict[int, tuple[float, dict[str, Tensor]]] = {}  # by the module that a phase trains
     count = 0
     for phase in task.phases(network, train_split, val_split, objective, started=started, accelerator=accelerator):
+        if stops is not None and phase.name not in stops:
+            continue
         # The best worth and weights of an earlier phase that trained the same module.
         best_before, epochs_before, worths = best.get(id(phase.module)), count, []
         epochs = fit(
@@ -289,6 +297,7 @@ def train(
             precision=precision,
             checkpoint=checkpoint and checkpoint / phase.name,
             name=f"{name} ({phase.name})",
+            stop=None if stops is None else stops[phase.name],
         )
         with one_thread() if phase.small else nullcontext():
             for epoch in epochs:
@@ -297,7 +306,7 @@ def train(
                 worths.append(epoch.worth)
                 is_better = best_before is None or epoch.worth > best_before[0]
                 yield phase.name, replace(epoch, number=count, best=epoch.best and is_better)
-        if best_before is not None and best_before[0] >= max(worths):
+        if stops is None and best_before is not None and best_before[0] >= max(worths):
             phase.module.load_state_dict(best_before[1])
         else:
             best[id(phase.module)] = max(worths), copied(phase.module)

@@ -1,9 +1,10 @@
-"""Assign splits and folds by the hash of a key, so that adding rows moves no other row, and write one fold's splits."""
+"""Assign splits and folds by the hash of a key, so that adding rows moves no other row, and write a model's splits."""
 
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from math import floor
 from pathlib import Path
+from shutil import copyfile
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ __all__ = [
     "fold_of",
     "folds_of",
     "fraction_of",
+    "join",
     "next_of",
     "split_at",
 ]
@@ -86,6 +88,32 @@ def described_folds(rows: Collection[int], group: str | None) -> str:
     return f"{len(rows)} folds over {unit}; a test fold has {sizes} of {sum(rows)} rows"
 
 
+def join(data: str | Path, folder: Path) -> None:
+    """Write the rows of a dataset's training and validation splits as one training split, beside the validation split.
+
+    Args:
+        data: folder of the dataset.
+        folder: folder for `train.parquet` and `val.parquet`.
+    """
+    _link_collection(data, folder)
+    train, val = (Path(data) / f"{split}.parquet" for split in ("train", "val"))
+    copyfile(val, folder / val.name)
+    schema = pq.read_schema(train)
+    with pq.ParquetWriter(folder / train.name, schema, compression="zstd") as writer:
+        for path in (train, val):
+            with parquet_file(path) as file:
+                for batch in file.iter_batches(batch_size=1024):
+                    writer.write_table(pa.Table.from_batches([batch]).select(schema.names).cast(schema))
+
+
+def _link_collection(data: str | Path, folder: Path) -> None:
+    """Make a folder for splits that search the same collection as a dataset, if it has one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if (collection := Path(data) / COLLECTION).is_file():
+        (folder / COLLECTION).unlink(missing_ok=True)
+        (folder / COLLECTION).symlink_to(collection.resolve())
+
+
 def cut(data: str | Path, folder: Path, splits: Sequence[str], *, fold: int, folds: int) -> None:
     """Write splits of one fold to separate files, from a table of all rows, keeping their order.
 
@@ -104,10 +132,7 @@ def cut(data: str | Path, folder: Path, splits: Sequence[str], *, fold: int, fol
         "val": pc.field(FOLD) == validated,
         "train": ~pc.field(FOLD).isin([fold, validated]),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    if (collection := Path(data) / COLLECTION).is_file():
-        (folder / COLLECTION).unlink(missing_ok=True)
-        (folder / COLLECTION).symlink_to(collection.resolve())
+    _link_collection(data, folder)
     for split in splits:
         name = f"{split}.parquet"
         with (

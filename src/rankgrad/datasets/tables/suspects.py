@@ -17,6 +17,7 @@ SAME_ORDER = 0.99  # two columns with a Spearman correlation above this order ro
 FEWEST, MOST = 9, 10_000  # fewest rows beyond the first of each group, and most rows, used for that correlation
 USUAL, OUTLYING = 0.999, 1000  # a number is an outlier if it is so many times larger than this fraction of all numbers
 GRADE, FAR = 10, 5  # whole numbers up to this may be grades, of which one more than five times as large is an outlier
+NEXT = 3  # a target may be an outlier if it is so many times larger than the next largest
 NAMED = 10  # most columns that a line lists
 
 
@@ -58,6 +59,16 @@ def outliers(values: np.ndarray) -> tuple[float, bool]:
     limit = (FAR if are_grades else OUTLYING) * usual
     are_between = ((sizes > usual) & (sizes <= limit)).any()
     return usual, bool(0 < limit < largest and not (are_grades and are_between))
+
+
+def times_the_next(values: np.ndarray) -> float:
+    """Return how many times larger the largest number of a column (n,) is than the next largest.
+
+    >>> times_the_next(np.array([20.0, 150.0, np.nan, 30.0]))
+    5.0
+    """
+    *_, second, largest = np.sort(values[~np.isnan(values)])
+    return float(largest / second) if second > 0 else 0.0
 
 
 def rank_correlation(values: np.ndarray, other: np.ndarray, groups: np.ndarray | None = None) -> float:
@@ -102,6 +113,8 @@ def described(
     {'constant': 'x', 'constant within each group': 'y'}
     >>> described({"price": np.array([3.0, -5.0, 99_999.0])}, None, None)
     {'outliers': 'price is 99999 (99.9 % of rows: at most 5)'}
+    >>> described({"price": np.array([30.0, 50.0, 991.0])}, None, None, target="price")
+    {'outliers': 'price is 991 in a row, 19.8 times the next largest'}
     """
     suspects = defaultdict[str, list[str]](list)
     by_group = starts = np.arange(0)
@@ -123,6 +136,8 @@ def described(
         if has_outlier:
             line = f"{name} is {values[np.nanargmax(np.abs(values))]:g}"
             suspects["outliers"].append(f"{line} ({100 * USUAL:g} % of rows: at most {usual:g})")
+        elif name == target and (times := times_the_next(values)) > NEXT:
+            suspects["outliers"].append(f"{name} is {np.nanmax(values):g} in a row, {times:.1f} times the next largest")
         correlation = 0.0 if truth is None or name == target else rank_correlation(values, truth, groups)
         if abs(correlation) > SAME_ORDER:
             line = f"{name} (Spearman {correlation:.3f}{'' if groups is None else ' within groups'})"
