@@ -15,7 +15,6 @@ from dvc_render.html import render_html
 
 from pipelines.cli.app import app
 from pipelines.reporting import plots_page
-from studies import kept
 from studies.pages import PLACES, page_of, text_of
 from studies.pictures import PICTURES
 from tools import gradients, reference, schema
@@ -131,31 +130,6 @@ def check_alike(text: str, other: str, digit: float) -> None:
     assert NUMBER.sub("", text) == NUMBER.sub("", other)
     numbers, others = ([float(number) for number in NUMBER.findall(each)] for each in (text, other))
     assert numbers == pytest.approx(others, abs=digit)
-
-
-EVIDENCE = [  # rows of the README's table: first word, study, metric, and the runs of its numbers
-    ("kanji", "kanji", "ranked.exact_match",
-     ["label_ranking-mse-kanji", "kanji-usual_order", "label_ranking-rlsep-kanji"]),
-    ("digits", "ten_seeds", "ranked.exact_match", ["label_ranking-mse", "label_ranking-rlsep"]),
-    ("collages", "photo_collages", "ranked.exact_match",
-     ["label_ranking-mse-photo_collages", "label_ranking-rlsep-photo_collages"]),
-    ("LightGBM's", "graded_search", "ndcg_at_10", ["mse", "lambdarank", "lightgbm"]),
-]  # fmt: skip
-
-
-def test_the_evidence_in_the_readme_is_that_of_the_kept_results():
-    readme = (ROOT / "README.md").read_text()
-    table = re.search(r"^\| test data.*?\n\n", readme, re.MULTILINE | re.DOTALL)
-    assert table is not None
-    rows = table[0].strip().splitlines()[2:]
-    assert len(rows) == len(EVIDENCE)
-    for row, (start, study, metric, runs) in zip(rows, EVIDENCE, strict=True):
-        first, *cells = row.strip("| ").split(" | ")
-        assert first.startswith(f"[{start}")
-        shown = re.findall(r"\d\.\d{3}|\d+(?=%)", " ".join(cells[1:]))
-        values = [kept.read(study).leaf(run, metric)[0] for run in runs]
-        percent = metric == "ranked.exact_match"
-        assert shown == [f"{100 * value:.0f}" if percent else f"{value:.3f}" for value in values]
 
 
 @pytest.mark.parametrize("name", PLACES)
