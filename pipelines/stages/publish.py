@@ -27,6 +27,7 @@ from pipelines.ops import dvc_lock
 from pipelines.reporting.results import folds_of, history, read_run, validation_of
 from pipelines.running.history import kept
 from pipelines.running.sources import value_at
+from pipelines.tracking.gate import gain_of
 from pipelines.tracking.slices import Slice, slices
 from pipelines.tracking.store import experiment
 from pipelines.tracking.upload import Run, Version, key_of, publish
@@ -137,10 +138,8 @@ def _with_judged(rows: list[Row], judged: Metric) -> list[Row]:
     >>> first.metric, first.interval
     ('judged', (-0.6, -0.8, -0.5))
     """
-    of_all = [row._replace(metric="judged") for row in rows if row.metric == judged.name]
-    if judged.lower_is_better:
-        of_all = [row._replace(value=-row.value, low=-row.high, high=-row.low) for row in of_all]
-    return [*of_all, *rows]
+    of_all = [gain_of(row, lower_is_better=judged.lower_is_better) for row in rows if row.metric == judged.name]
+    return [*(row._replace(metric="judged") for row in of_all), *rows]
 
 
 def _sorters(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Run]:

@@ -33,7 +33,7 @@ from rankgrad.io.results import Row
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import derived_seed, generator
 
-__all__ = ["Decision", "choose", "decide_all", "models_of"]
+__all__ = ["Decision", "choose", "decide_all", "gain_of", "models_of"]
 
 SORTER_LENGTH = 32  # length of vectors for sorters that the params do not benchmark
 SORTER_VECTORS = 5000  # new vectors: no sorter was trained, selected, or reported on them
@@ -327,7 +327,7 @@ def _compare(
     best_now = {}
     for metric, version in best.items():
         gap = bars[metric].gap if metric in bars else gaps.get(metric)
-        gain = -np.inf if gap is None else _gain(gap, lower_is_better=evidence.lower_is_better[metric]).value
+        gain = -np.inf if gap is None else gain_of(gap, lower_is_better=evidence.lower_is_better[metric]).value
         best_now[metric] = ours if gain >= 0 else version
     where = f"on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
     if tests > 1:
@@ -343,7 +343,7 @@ def _gain_of(evidence: Evidence, gaps: Mapping[str, Row], metric: str) -> float:
     ours, theirs = (_value(side, metric) for side in (evidence.challenger, evidence.champion))
     if np.isnan(ours):
         return -np.inf
-    return np.inf if np.isnan(theirs) else _gain(gaps[metric], lower_is_better=evidence.lower_is_better[metric]).value
+    return np.inf if np.isnan(theirs) else gain_of(gaps[metric], lower_is_better=evidence.lower_is_better[metric]).value
 
 
 def _carry_out(client: mlflow.MlflowClient, compared: Sequence[Compared], judged: Judged) -> None:
@@ -361,7 +361,7 @@ def _carry_out(client: mlflow.MlflowClient, compared: Sequence[Compared], judged
 
 def _too_few(evidence: Evidence, gap: Row, judged: Any) -> str:
     """Return the message that there are too few examples to promote anything, and what to do."""
-    gain = _gain(gap, lower_is_better=evidence.lower_is_better[judged.metric])
+    gain = gain_of(gap, lower_is_better=evidence.lower_is_better[judged.metric])
     least = "" if np.isnan(gain.low) else f"a difference would have to exceed about {gain.value - gain.low:.4f}, and "
     return (
         f"only {evidence.judging} {evidence.unit} judge: {least}fewer than {JUDGED} promote nothing. Add "
@@ -585,9 +585,9 @@ def _interval(gap: Row) -> str:
     return cell(*gap.interval, digits=4, sign=True)
 
 
-def _gain(gap: Row, *, lower_is_better: bool) -> Row:
-    """Return a difference that is positive if the challenger is better."""
-    return gap._replace(value=-gap.value, low=-gap.high, high=-gap.low) if lower_is_better else gap
+def gain_of(row: Row, *, lower_is_better: bool) -> Row:
+    """Return a row of which a larger value is always better: with the other sign if a lower value is better."""
+    return row._replace(value=-row.value, low=-row.high, high=-row.low) if lower_is_better else row
 
 
 def verdict(
@@ -610,7 +610,7 @@ def verdict(
     if judged.metric not in gaps:
         return False, f"{judged.metric} is {UNDEFINED} on these data"
     gap, is_lower_better = gaps[judged.metric], lower_is_better[judged.metric]
-    gain = _gain(gap, lower_is_better=is_lower_better)
+    gain = gain_of(gap, lower_is_better=is_lower_better)
     text = f"{judged.metric} {_interval(gap)}{', lower is better' if is_lower_better else ''}"
     if np.isnan(gain.value):
         return False, f"{judged.metric} is {UNDEFINED} for one of the versions, or for both"
@@ -624,7 +624,7 @@ def verdict(
         gap = bars[name].gap if name in bars else gaps.get(name)
         if gap is None or np.isnan(gap.value):  # no row may have a class that is guarded
             return False, f"{text}, but {name} is {UNDEFINED} for one of the versions, or for both"
-        loss = -_gain(gap, lower_is_better=lower_is_better[name]).value
+        loss = -gain_of(gap, lower_is_better=lower_is_better[name]).value
         if loss > gate.tolerance:
             than = f" than that of version {bars[name].version}, the best champion so far" if name in bars else ""
             return False, f"{text}, but {name} is worse by {loss:.4f}{than}, more than {gate.tolerance:g}"
@@ -652,7 +652,7 @@ def guarded_slices(evidence: Evidence, judged: Any, gate: Any) -> tuple[bool, st
         if loss <= judged.slice_tolerance:
             break
         gap = _differences(pair.challenger, pair.champion, gate, pair.name, tests=len(measured))[metric]
-        if _gain(gap, lower_is_better=lower).high < 0:  # NaN is not
+        if gain_of(gap, lower_is_better=lower).high < 0:  # NaN is not
             by = f"{metric} {_interval(gap)}, worse by more than {judged.slice_tolerance:g}"
             return False, f", but on the slice `{pair.name}` of {pair.rows} rows {by}"
     text = f", and on none of {len(measured)} slices significantly worse by more than {judged.slice_tolerance:g}"
