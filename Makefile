@@ -46,6 +46,10 @@ repro: .venv/.installed ## run the pipeline in params.yaml: data, checks, sorter
 	$(RUN) rankgrad fetch
 	$(REPRO)
 
+.PHONY: evidence
+evidence: .venv/.installed ## run the studies behind the tables of the docs, in hours; resumes where it stopped
+	$(MAKE) -C studies
+
 .PHONY: plan
 plan: .venv/.installed ## list the stages that changes to code or params make stale
 	$(RUN) dvc repro --quiet code
