@@ -2,8 +2,9 @@
 
 Every night one model or several are trained anew and judged on the same rows of a gate split. Each has a true value of
 the gate's metric and of a guarded metric. If all are equally good, every promotion is due to chance. If they differ, as
-trainings with different seeds do, those that are better in one metric tend to be worse in the other; a gate that holds
-the guarded metric against the last champion alone may then let it fall step by step.
+trainings with different seeds do, those that are better in one metric tend to be worse in the other. The gate holds the
+guarded metric against the last champion; whether it falls step by step, and whether it would if it were held against
+the best champion so far, is what the table shows.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from pipelines.tracking.gate import Bar, verdict
+from pipelines.tracking.gate import verdict
 from rankgrad.io.results import Row
 
 NIGHTS, YEARS = 200, 200
@@ -32,19 +33,19 @@ class Case(NamedTuple):
     spread: float  # standard deviation of the models' true values
     models: int  # judged each night
     corrected: bool = True  # whether intervals are corrected for the number of models
-    against_best: bool = True  # whether the guarded metric is held against the best champion so far, not the last
+    against_best: bool = False  # whether the guarded metric is held against the best champion so far, not the last
 
 
 CASES = (
     Case(300, 0.0, 1),
     Case(300, 0.0, 4, corrected=False),
     Case(300, 0.0, 4),
-    Case(300, 0.01, 1, against_best=False),
     Case(300, 0.01, 1),
-    Case(2000, 0.03, 1, against_best=False),
+    Case(300, 0.01, 1, against_best=True),
     Case(2000, 0.03, 1),
-    Case(2000, 0.03, 4, against_best=False),
+    Case(2000, 0.03, 1, against_best=True),
     Case(2000, 0.03, 4),
+    Case(2000, 0.03, 4, against_best=True),
 )
 
 
@@ -88,8 +89,8 @@ def year(case: Case, draws: np.random.Generator) -> Year:
         for _ in range(case.models):
             model = drawn(case, draws)
             gaps, gaps_to_best = model.minus(champion, margin), model.minus(best, margin)
-            bars = {"guarded": Bar("best", gaps_to_best["guarded"])} if case.against_best else {}
-            if verdict(gaps, JUDGED, GATE, LOWER_IS_BETTER, bars)[0]:
+            guarded = gaps_to_best if case.against_best else gaps
+            if verdict(gaps | {"guarded": guarded["guarded"]}, JUDGED, GATE, LOWER_IS_BETTER)[0]:
                 better.append(model)
         if better:
             champion = max(better, key=lambda model: model.measured[0])

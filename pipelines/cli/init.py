@@ -136,8 +136,9 @@ def init(
     typer.echo(f"wrote to {params}: the dataset {key}, the runs {', '.join(blocks['runs'])}, and the comparison {key}")
     if left_out:
         typer.echo(f"removed from {params}: {left_out}" + ("" if keep else "; --keep keeps generated datasets"))
-    count = sum(run["seeds"] for run in blocks["runs"].values()) * (1 + (folds or 0))
-    quick = f", {len(blocks['runs']) * (1 + (folds or 0))} with --seeds 1" if seeds > 1 else ""
+    times = 1 + (folds or 0) + any(run.get("refit") for run in blocks["runs"].values())
+    count = sum(run["seeds"] for run in blocks["runs"].values()) * times
+    quick = f", {len(blocks['runs']) * times} with --seeds 1" if seeds > 1 else ""
     typer.echo(
         f"next: review {params}, then run\n  rankgrad check\n"
         f"  rankgrad repro compare  # trains {count} models{quick}; each run prints how long it takes\n"

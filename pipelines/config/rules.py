@@ -349,17 +349,22 @@ def _check_run(location: str, components: _Components, name: str) -> None:
 
 def _check_refit(location: str, settings: Settings, name: str) -> None:
     """Check that a run that is refitted on validation rows needs none of them afterwards."""
-    run, before = settings.runs[name], settings.run_before(name)
+    run = settings.runs[name]
     dataset = settings.datasets[run.dataset]
+    if run.refit and dataset.is_drawn:
+        reason = f"is true, but the gate's scenes of {run.dataset} are drawn from the digits of validation"
+        raise _wrong(f"{location}.refit", reason, "false")
     if run.refit and dataset.folds is not None:
         reason = f"is true, but {run.dataset} has folds, and no row would be left for monitoring"
         raise _wrong(f"{location}.refit", reason, "false")
     if run.refit and dataset.args.get("train_target") is not None:
         reason = f"is true, but validation rows of {run.dataset} have another target than training rows"
         raise _wrong(f"{location}.refit", reason, "false")
-    if before is not None and before.refit and before.dataset == run.dataset:
-        reason = f"is {run.start}, which learned the validation rows that choose the epochs of this run"
-        raise _wrong(f"{location}.start", reason, "a run with refit: false")
+    for earlier in _chain(settings, name)[1:]:
+        before = settings.runs[earlier]
+        if before.refit and settings.datasets[before.dataset].raw == dataset.raw:
+            reason = f"begins with {earlier}, which learned the validation rows that choose the epochs of this run"
+            raise _wrong(f"{location}.start", reason, "a run with refit: false")
 
 
 def _check_plan(plan: RunPlan, components: _Components) -> None:

@@ -10,6 +10,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def followed(
         name, total: name of the training, and its largest number of epochs.
         history: a CSV file that is rewritten after each epoch, so that others can follow the training.
         every: seconds between log lines without a terminal; 0 for one line per epoch.
-        is_validated: whether validation decides on the best epoch; else its metrics are not shown.
+        is_validated: whether validation decides on the best epoch; else its metrics are left out.
     """
     rows: list[tuple[str, Epoch]] = []
     printed, line, start, before = 0, "", time.monotonic(), time.process_time()
@@ -57,10 +58,10 @@ def followed(
         _mark(history.parent).touch()
     with tqdm(total=total, desc=name, unit=" epochs", disable=None) as bar:
         for phase, epoch in epochs:
-            rows.append((phase, epoch))
+            rows.append((phase, epoch if is_validated else replace(epoch, validation={})))
             with replaced_file(history) as partial:
                 write_history(partial, rows)
-            metrics = {key: f"{value:.4g}" for key, value in epoch.validation.items() if is_validated}
+            metrics = {key: f"{value:.4g}" for key, value in rows[-1][1].validation.items()}
             bar.set_postfix(loss=f"{epoch.loss:.4g}", **metrics)
             bar.update()
             values = ", ".join(f"{key} {value}" for key, value in {"loss": f"{epoch.loss:.4g}", **metrics}.items())

@@ -39,6 +39,7 @@ from rankgrad.training.device import find_device, make_accelerator
 from rankgrad.training.loop import train
 from rankgrad.training.objective import Objective
 
+JOINED = "joined"  # folder beside the jobs for training and validation rows in one split
 CHOOSING = 3  # number of seeds for choosing a setting of the grid
 
 
@@ -72,6 +73,7 @@ def main(params: Settings, name: str) -> None:
     jobs = [Job(number, seed, fold) for seed, (fold, number) in product(run.seeds, chosen.items())]
     validation = _trained(params, name, jobs, folder)
     if run.refit:
+        join(Path("data") / run.dataset, folder / JOINED)
         jobs = [job._replace(refit=True) for job in jobs]
         validation = _trained(params, name, jobs, folder)  # what chose the epochs of each
     with replaced_folder(f"models/runs/{name}") as target:
@@ -280,9 +282,7 @@ def _job(params: Settings, name: str, job: Job, folder: str, number: int, starte
         with FileLock(job_folder / ".lock", timeout=20):
             if (job_folder / "result").is_dir():
                 return None
-            data = data_of(params, params.runs[name].dataset, job.fold, job_folder / "data", ["train", "val"])
-            if job.refit:
-                join(data, job_folder / "data")
+            data_of(params, params.runs[name].dataset, job.fold, job_folder / "data", ["train", "val"])
             if params.compute.processes > 1:
                 _launch(params, name, job, job_folder)
             else:
@@ -330,7 +330,7 @@ def _launch(params: Settings, name: str, job: Job, folder: Path) -> None:
         )
 
 
-@lru_cache(maxsize=1)  # one process trains many seeds and settings on the same data
+@lru_cache(maxsize=2)  # one process trains many seeds and settings on the same data, without and with validation rows
 def _splits(task: str, data: Path, stamps: tuple[int, ...], threads: int, memory: float) -> list[Any]:
     """Return the training and validation splits of a folder; the times when its files were written are a cache key."""
     reader = lookup.find("tasks", task)()
@@ -349,8 +349,8 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     compute = {"device": params.compute.device, "precision": params.compute.precision}
     accelerator = make_accelerator(**compute)
     task = lookup.find("tasks", plan.task)(plan.training, cache=FEATURES)
-    own_data, stored = folder / "data", Path("data") / plan.dataset
-    splits = _splits_in(own_data if own_data.is_dir() else stored, params, plan.task)
+    stored = Path("data") / plan.dataset if job.fold is None else folder / "data"
+    splits = _splits_in(folder.parent / JOINED if job.refit else stored, params, plan.task)
     chosen = folder.parent / _key(params.runs[name].settings, job._replace(refit=False)) / "result"
     stops = stops_in(chosen / "history.csv") if job.refit else None
     start, model = _start(params, name, job), plan.model.model_dump()

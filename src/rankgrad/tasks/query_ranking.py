@@ -321,8 +321,10 @@ class QueryRanking(Task):
         for model in (network, chosen):
             scores = self.scores(model.eval(), train.inputs, train.sizes)[in_pairs].double()
             spreads.append((scores[::2] - scores[1::2]).square().mean().sqrt().item())
-        if min(spreads) > 0:
-            network.recipe["preference_scale"] = spreads[1] / spreads[0]
+        has_spreads = min(spreads) > 0  # NaN, of no pairs, is not
+        network.recipe["preference_scale"] = (
+            spreads[1] / spreads[0] if has_spreads else chosen.recipe["preference_scale"]
+        )
 
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         """Draw the relevance of the first documents of each query, in the true order and in the predicted order.

@@ -310,7 +310,7 @@ class ScoreRanking(TwoPhases):
             (scores.mean().item(), scores.std(correction=0).item())
             for scores in (self.scores(model.eval(), train.inputs).double() for model in (network, chosen))
         )
-        factor = spread / spread_before if spread_before > 0 else 1.0
+        factor = spread / spread_before if min(spread, spread_before) > 0 else 1.0
         scores = [mean + factor * (score - mean_before) for score in curve["scores"]]
         network.recipe["estimate"] = {"scores": scores, "targets": curve["targets"]}
 
