@@ -65,7 +65,7 @@ def cases() -> dict[str, list[Case]]:
 
 NOTES = (
     "A hollow dot: the interval includes 0. 0% is the baseline: the standard loss or, in the first five cases, the "
-    "strongest simple loss.",
+    "strongest simple method.",
     "GB1 is one protein whose variants are split four ways; each log is the one that validation chose.",
 )
 
@@ -163,7 +163,7 @@ def _row(case: Case, baseline: Drawn, losses: list[Drawn], y: int) -> list[str]:
         shapes += [
             f'<path class="{drawn.kind}" stroke-width="3" d="M{low:.1f} {middle}H{high:.1f}"/>',
             f'<circle class="{fill}" cx="{gain:.1f}" cy="{middle}" r="5"/>',
-            _text(680, middle + 5, f"{shown} {drawn.loss}", f"{drawn.kind} small"),
+            _text(690, middle + 5, f"{shown} {drawn.loss}", f"{drawn.kind} small"),
         ]
     return shapes
 
@@ -187,7 +187,7 @@ def pays() -> str:
         f"mean in {higher} of {len(other)}.",
         *NOTES,
     )
-    shapes = [_text(680, 54, "gain in the metric itself")]
+    shapes = [_text(690, 54, "gain in metric")]
     for tick in (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5):
         x = f"{_across(tick):.1f}"
         shapes.append(f'<path class="line" stroke-opacity="{1 if tick == 0 else 0.25}" d="M{x} 62V{y - 40}"/>')
@@ -199,7 +199,7 @@ def pays() -> str:
     shapes += rows
     for number, line in enumerate(notes):
         shapes.append(_text(8, y - 16 + 18 * number, line))
-    return _svg("Share of the gap to a perfect score (1) that is closed", y + 34, shapes, width=900)
+    return _svg("Share of the gap to a perfect score that is closed", y + 34, shapes, width=900)
 
 
 def soft_ranks() -> str:

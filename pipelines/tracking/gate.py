@@ -50,6 +50,18 @@ class Decision:
         return "error" if self.failed else "promoted" if self.promoted else "stays"
 
 
+class Compared(NamedTuple):
+    """The comparison of a version with the champion."""
+
+    number: str
+    is_better: bool  # and no worse in what is guarded
+    reason: str
+    where: str  # the examples and the intervals, in words
+    gain: float  # in the gate's metric; negative infinity if too few examples or no values tell
+    gaps: dict[str, Row]  # the version minus the champion, for each metric
+    evidence: Evidence
+
+
 def models_of(params: Settings) -> list[str]:
     """Return the names of the models that the params train; a team's store may have others, too."""
     sorters = [
@@ -116,9 +128,48 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     if reason := _cannot_judge(name, folder / "data" / dataset, refitted, is_same=is_same):
         return replace(stays, reason=reason)
 
-    # Compare each of them with the champion.
+    # Compare each of them with the champion, and promote the best of those that are better.
     judged = params.judged_of(task, dataset)
     judge = Judge(name, task, folder / "data" / dataset, params, judged)
+    compared, failed = _compare_all(judge, candidates, champion, params.gate)
+    if not compared and not is_same:
+        raise ValueError("; ".join(failed.values()))
+    if not compared:
+        return replace(stays, reason="; ".join([stays.reason, *failed.values()]))
+    better = [pair for pair in compared if pair.is_better or (is_first and pair.gain > 0)]
+    best = max(better, key=lambda pair: pair.gain, default=None)
+    objection = ""
+    if registry.chosen_by_person(client, model) and not over_person:
+        objection = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
+    decisions = []
+    for pair in compared:
+        reason = _reason(pair, best, objection, first=1 + len(candidates) if is_first else None, judge=judge)
+        promoted = pair is best and not objection
+        decision = replace(stays, challenger=pair.number, promoted=promoted, reason=reason, differences=pair.gaps)
+        decisions.append(decision)
+    _carry_out(client, decisions, compared, judged)
+    promoted = next((decision for decision in decisions if decision.promoted), None)
+    if is_first and not failed and promoted is None:
+        client.set_model_version_tag(name, champion, IN_USE, "true")
+
+    # Return the decision on the promoted version, or else on the challenger, with all reasons.
+    reasons = [f"version {decision.challenger} ({runs.get(str(decision.challenger), '')}): {decision.reason}"
+               for decision in decisions]  # fmt: skip
+    if is_first:
+        beside_chance = _beside_chance(compared[0].evidence.champion, task, judged.metric)
+        reasons.insert(0, f"the best on validation of {1 + len(candidates)} first versions{beside_chance}")
+    shown, where = replace(stays, failed=challenger in failed), compared[0].where
+    if promoted is not None:
+        shown, reasons, where = promoted, [promoted.reason], compared[decisions.index(promoted)].where
+    elif len(candidates) == 1 and not is_first:
+        shown, reasons = decisions[0], [decisions[0].reason]
+    return replace(shown, reason="; ".join([*reasons, where, *failed.values()]))
+
+
+def _compare_all(
+    judge: Judge, candidates: Sequence[str], champion: str, gate: Any
+) -> tuple[list[Compared], dict[str, str]]:
+    """Return the comparison of each version with the champion, and why others cannot be judged, by number."""
     evidence, failed = dict[str, Evidence](), dict[str, str]()
     for number in candidates:
         try:
@@ -127,48 +178,31 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
             raise
         except ValueError as error:
             failed[number] = str(error)
-    if not evidence and not is_same:
-        raise ValueError("; ".join(failed.values()))
-    if not evidence:
-        return replace(stays, reason="; ".join([stays.reason, *failed.values()]))
-    compared = [
-        _compare(name, number, pair, judged, params.gate, tests=len(evidence)) for number, pair in evidence.items()
-    ]
+    compared = []
+    for number, pair in evidence.items():
+        compared.append(_compare(judge.name, number, pair, judge.judged, gate, tests=len(evidence)))
+    return compared, failed
 
-    # Promote the best of those that are better.
-    first = f"of {1 + len(candidates)} first versions" if is_first else ""
-    better = [pair for pair in compared if pair.is_better or (is_first and pair.gain > 0)]
-    best = max(better, key=lambda pair: pair.gain, default=None)
-    objection = ""
-    if registry.chosen_by_person(client, model) and not over_person:
-        objection = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
-    decisions = []
-    for pair in compared:
-        reason = pair.reason
-        if pair is best and is_first:
-            beside_chance = _beside_chance(pair.evidence.challenger, task, judged.metric)
-            reason = f"the best on the gate split {first}{beside_chance}; {reason}"
-        if pair is best and objection:
-            reason = f"{reason}; but {objection}"
-        elif best is not None and pair is not best and pair.is_better:
-            reason = f"{reason}; but version {best.number} gains more"
-        promoted = pair is best and not objection
-        decision = replace(stays, challenger=pair.number, promoted=promoted, reason=reason, differences=pair.gaps)
-        decisions.append(replace(decision, reason=f"{reason}; {pair.where}"))
-    _carry_out(client, decisions, compared, judged)
-    if is_first and not failed and not any(decision.promoted for decision in decisions):
-        client.set_model_version_tag(name, champion, IN_USE, "true")
 
-    # Return the decision on the promoted version, or else on the challenger, with all reasons.
-    for decision in decisions:
-        if decision.promoted or (len(candidates) == 1 and not is_first):
-            return replace(decision, reason="; ".join([decision.reason, *failed.values()]))
-    reasons = [f"version {pair.number} ({runs.get(pair.number, '')}): {pair.reason}" for pair in compared]
-    if is_first:
-        beside_chance = _beside_chance(compared[0].evidence.champion, task, judged.metric)
-        reasons = [f"the best on validation {first}{beside_chance}", *reasons]
-    reason = "; ".join([*reasons, compared[0].where, *failed.values()])
-    return replace(stays, reason=reason, failed=challenger in failed)
+def _reason(pair: Compared, best: Compared | None, objection: str, *, first: int | None, judge: Judge) -> str:
+    """Return why a version is promoted, or is not.
+
+    Args:
+        pair: its comparison with the champion.
+        best: the best of those that are better; None if none is.
+        objection: why no version is promoted; empty if one may be.
+        first: the number of versions, if none was in use before; else None.
+        judge: what judged them.
+    """
+    reason = pair.reason
+    if pair is best and first is not None:
+        beside_chance = _beside_chance(pair.evidence.challenger, judge.task, judge.judged.metric)
+        reason = f"the best on the gate split of {first} first versions{beside_chance}; {reason}"
+    if pair is best and objection:
+        return f"{reason}; but {objection}"
+    if pair.is_better and pair is not best and best is not None:
+        return f"{reason}; but version {best.number} gains more"
+    return reason
 
 
 def _candidates(tags: Mapping[str, Mapping[str, str]], champion: str, challenger: str, params: Settings) -> list[str]:
@@ -216,18 +250,6 @@ def _value(statistic: Statistic, metric: str) -> float:
     return float(statistic.of_all()[statistic.names.index(metric)]) if metric in statistic.names else np.nan
 
 
-class Compared(NamedTuple):
-    """The comparison of a version with the champion."""
-
-    number: str
-    is_better: bool  # and no worse in what is guarded
-    reason: str
-    where: str  # the examples and the intervals, in words
-    gain: float  # in the gate's metric; negative infinity if too few examples or no values tell
-    gaps: dict[str, Row]  # the version minus the champion, for each metric
-    evidence: Evidence
-
-
 def _compare(name: str, number: str, evidence: Evidence, judged: Judged, gate: Any, *, tests: int) -> Compared:
     """Compare a version with the champion.
 
@@ -268,7 +290,7 @@ def _carry_out(
     if registry.holder(registry.model_of(client, name), "champion") != champion:
         raise ValueError(f"{name}: its champion changed while it was judged; nothing was promoted: try again")
     for decision, pair in zip(decisions, compared, strict=True):
-        _write_down(client, decision, judged, pair.evidence)
+        _write_down(client, replace(decision, reason=f"{decision.reason}; {pair.where}"), judged, pair.evidence)
     for decision in decisions:
         if decision.promoted:
             promoted = str(decision.challenger)
