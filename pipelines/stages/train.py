@@ -330,7 +330,7 @@ def _launch(params: Settings, name: str, job: Job, folder: Path) -> None:
         )
 
 
-@lru_cache(maxsize=2)  # one process trains many seeds and settings on the same data, without and with validation rows
+@lru_cache(maxsize=1)  # one process trains many seeds and settings on the same data
 def _splits(task: str, data: Path, stamps: tuple[int, ...], threads: int, memory: float) -> list[Any]:
     """Return the training and validation splits of a folder; the times when its files were written are a cache key."""
     reader = lookup.find("tasks", task)()
