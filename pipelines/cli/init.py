@@ -125,7 +125,8 @@ def init(
             for run in blocks["runs"].values():
                 run.pop("refit", None)
         typer.echo(f"{file}: {guessed.task}")
-        lines = [*guessed.lines, *_lines_on(blocks, key), line_on_gate(units, dataset)]
+        is_refitted = any(run.get("refit") for run in blocks["runs"].values())
+        lines = [*guessed.lines, *_lines_on(blocks, key), line_on_gate(units, dataset, is_refitted=is_refitted)]
         if are_kept:
             lines.append(f"seed and shares: those of the dataset {key} in {params}, so that rows stay in their splits")
         table("understood", rows=[[line] for line in lines])
@@ -136,7 +137,7 @@ def init(
     typer.echo(f"wrote to {params}: the dataset {key}, the runs {', '.join(blocks['runs'])}, and the comparison {key}")
     if left_out:
         typer.echo(f"removed from {params}: {left_out}" + ("" if keep else "; --keep keeps generated datasets"))
-    times = 1 + (folds or 0) + any(run.get("refit") for run in blocks["runs"].values())
+    times = 1 + (folds or 0) + is_refitted
     count = sum(run["seeds"] for run in blocks["runs"].values()) * times
     quick = f", {len(blocks['runs']) * times} with --seeds 1" if seeds > 1 else ""
     typer.echo(

@@ -284,6 +284,6 @@ def show_decisions(decisions: "list[Decision]") -> None:
             run = decision.runs.get(version or "")
             versions.append(f"{version} ({run})" if run else version)
         rows.append((decision.model, *versions, decision.state, decision.reason))
-    table("model", "challenger", "champion", "decision", "reason", rows=rows)
+    table("model", "challenger", "champion before", "decision", "reason", rows=rows)
     if any(decision.failed for decision in decisions):
         raise typer.Exit(1)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from pipelines.cli.starting_runs import examples_column, read_column
-from pipelines.config import JUDGED, MONITORED
+from pipelines.config import JUDGED
 from rankgrad.datasets.files.dataset import SPLITS
 from rankgrad.datasets.files.folds import fold_of
 from rankgrad.datasets.table import Table
@@ -28,6 +28,7 @@ SMALL = 300  # rows or groups; a test split of fewer than 60 leaves wide interva
 BY_HAND = "`rankgrad promote MODEL --version N`"
 MOST_VALIDATION = 0.15  # so that most of a small table is for training
 REFITTED = 10_000  # most rows, queries, or items of a table whose runs learn validation rows, too
+CHOOSING = 20  # fewest validation rows by which epochs and settings are chosen
 CHOSEN = 50  # fewest validation rows by which one of several models is chosen well
 
 
@@ -60,8 +61,8 @@ class Units(NamedTuple):
 
     @property
     def share_of_validation(self) -> float:
-        """The fraction with which `rankgrad monitor` can compare, if it is not much more than the usual one."""
-        return min(max(SHARES["val"], ceil(120 * MONITORED / self.examples) / 100), MOST_VALIDATION)
+        """The fraction with which some rows choose epochs and settings, if it is not much more than the usual one."""
+        return min(max(SHARES["val"], ceil(120 * CHOOSING / self.examples) / 100), MOST_VALIDATION)
 
     @property
     def are_too_few_for_gate(self) -> bool:
@@ -259,12 +260,13 @@ def _drawn_by(table: Table) -> tuple[Any, ...]:
     return table.drawn, key, None if key else table.input_columns
 
 
-def line_on_gate(units: Units, block: dict[str, Any]) -> str:
+def line_on_gate(units: Units, block: dict[str, Any], *, is_refitted: bool) -> str:
     """Return a line on the size of the gate, on too few rows for validation, and on folds.
 
     Args:
         units: what the splits divide.
         block: the block of the dataset.
+        is_refitted: whether runs learn validation rows, too.
     """
     dataset, total = Table(**block["args"]), len(units.names)
     unit = units.name if units.name == "rows" else f"groups of {units.name}"
@@ -297,7 +299,7 @@ def line_on_gate(units: Units, block: dict[str, Any]) -> str:
         line += f"; `--folds {folds}` compares the runs on all rows outside the gate, not only on the test split"
         if dataset.drawn:
             gate, of_folds = dataset.shares["gate"], 1 - 1 / folds
-            drawn = 1 - sum(dataset.shares.values())
+            drawn = 1 - sum(dataset.shares.values()) + (dataset.shares["val"] if is_refitted else 0)
             line += f", and registers models that learn from {(1 - gate) * of_folds:.0%} of the rows, not {drawn:.0%}"
     return line
 
@@ -310,5 +312,4 @@ def _advice_on_validation(dataset: Table, examples: int) -> str:
     count = round(examples * share)
     if count >= CHOSEN:
         return ""
-    needed = f", and `rankgrad monitor` needs {MONITORED}" if count < MONITORED else ""
-    return f"; val: about {count}, too few to choose the champion by{needed}: {way_out}"
+    return f"; val: about {count}, too few to choose the champion by: {way_out}"

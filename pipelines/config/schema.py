@@ -36,7 +36,7 @@ TwoOrMore = Annotated[int, Field(ge=2)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 MOST_SEEDS = 1000
 JUDGED = 30  # fewest rows or groups for the gate; with fewer, the bootstrap finds differences where there are none
-MONITORED = 20  # fewest rows, of training, validation, or a new file, for a test of drift
+MONITORED = 20  # fewest rows, of training, test, or a new file, for a test of drift
 
 
 def _plain(name: str) -> str:

@@ -165,7 +165,7 @@ def compare(
         groups += row.group.values()
     counts = {
         "train": _enough(f"{model}: training", len(reference.inputs)),
-        "val": _enough(f"{model}: validation", len(reference.network)),
+        "test": _enough(f"{model}: test (with folds, validation)", len(reference.network)),
         "fresh": _enough(str(fresh), len(every_row)),
     }
     numbers = sorted(chosen("fresh", counts["fresh"], rows))

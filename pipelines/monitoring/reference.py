@@ -2,9 +2,9 @@
 
 - Quantities of the input come from training rows. They are measured after preprocessing, since photos come in any size
   and format. A name counts as unknown if no other group of rows has it: of new rows, about as many have a new name.
-- Quantities of the network (embedding, scores) and the fraction of unknown words come from validation rows, or from
-  test rows if the network learned validation rows, too. The weights were fitted to the training rows, so scores spread
-  more on these than on new rows of the same kind, which would look like drift.
+- Quantities of the network (embedding, scores) and the fraction of unknown words come from test rows or, with folds,
+  where these train, too, from validation rows. The weights were fitted to the training rows, so scores spread more on
+  these than on new rows of the same kind, which would look like drift.
 - Embeddings are compared along the principal components of training rows, which favor neither of the two samples.
 """
 
@@ -122,7 +122,7 @@ class TrainingData:
         write_known(self._known, version)
         network = load_model(version, device=find_device("auto"))
         recipe = network.recipe
-        unseen = "test" if recipe.get("refit") else "val"
+        unseen = "val" if FOLD in columns_of(self.folder / "test.parquet") else "test"
         training = measure(self._pieces("train", recipe), network)
         others = measure(self._pieces(unseen, recipe), network, known=training.inputs.words or None)
         reference = reference_of(self.folder.name, training, others)

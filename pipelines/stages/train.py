@@ -391,7 +391,6 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
             task.carry_over(
                 network, load_model(chosen).to(accelerator.device), _splits_in(stored, params, plan.task)[0]
             )
-            network.recipe["refit"] = True
             for file in ("history.csv", "validation.json"):
                 copyfile(chosen / file, result / file)
         else:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rankgrad.datasets.files.splits import input_of
 from rankgrad.io.parquet import columns_of, is_list, is_number, parquet_file
-from rankgrad.plain_text import spelled_alike
+from rankgrad.plain_text import PAIR, spelled_alike
 
 __all__ = ["FILE", "Digests", "known_rows", "learned", "read_known", "write_known"]
 
@@ -36,7 +36,8 @@ class _Contents(NamedTuple):
 def _contents(path: Path) -> _Contents:
     """Return what recognizes the rows of a split.
 
-    A row holds a vector, a text, or a picture, or several: a query its documents, a clip its frames. Names stay the
+    A row holds a vector, a text, a pair of texts, or a picture, or several: a query its documents, a clip its frames.
+    Names stay the
     same after resizing, encoding, or a change of features. Of passages that are searched, only the queries count, since
     new queries may search known passages; a query in another case is the same one.
     """
@@ -70,7 +71,9 @@ def _digest(piece: bytes) -> int:
 
 
 def _pieces(cell: pa.Scalar) -> Iterator[bytes]:
-    if is_list(cell.type) and not is_number(cell.type.value_type):
+    if pa.types.is_fixed_size_list(cell.type) and pa.types.is_string(cell.type.value_type):
+        yield PAIR.join(cell.as_py()).encode()  # a passage may be known from another query
+    elif is_list(cell.type) and not is_number(cell.type.value_type):
         for item in cell.values:
             yield from _pieces(item)
     elif is_list(cell.type):

@@ -194,7 +194,7 @@ def test_each_period_with_a_day_after_the_first_is_a_delivery(days, every, writi
 
 
 FAULTS = {
-    "y": ["cheap", "", "inf", "nan", "1;5", "1e39"], "counts": ["0", "-1", "much", "", "inf"], "km": ["far", "", "inf"],
+    "y": ["cheap", "", "inf", "nan", "1;5", "1e39"], "counts": ["-1", "much", "", "inf"], "km": ["far", "", "inf"],
     "price": ["", "-inf", "1 5"], "grade": ["-1", "good", ""], "code": ["AC", "", "ACGT"], "part": ["held out", ""],
     "vector": ["1", "1 x", "1 2 3"], "day": ["2026-02-30", ""],
     "words": ["", "_"], "is_b": ["7", "-1", "0.5", "maybe", ""], "tags": ["cat|cat", "zebra"],

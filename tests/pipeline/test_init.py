@@ -235,7 +235,7 @@ REFUSED = {  # columns, and what the message names
     "words among all numbers": ({"x": cycled("1.5", "2.5", "k.A.", "-", "3.5"), "price": [*Y[1:], "on request"]},
                                 ["`--empty k.A. --empty -`", "`--empty 'on request'`"]),
     "text in bytes": ({"x": X, "price": cycled(b"12")}, ["price is '12' in bytes"]),
-    "a weight of 0": (PLAIN | {"sample_weight": modulo(3)}, ["row 1", "above 0"]),
+    "a weight below 0": (PLAIN | {"sample_weight": [-k % 3 - 1 for k in N]}, ["row 1", "above 0"]),
     # Of these, rows below the first 1,000 decide.
     "thousands below": ({"km": range(1100), "price": [*map(str, range(1000)), *(f"1.{k}" for k in range(100, 200))]},
                         ["price is '1.100'", "--thousands '.'", "--decimal '.'"]),

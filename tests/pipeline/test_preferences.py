@@ -77,7 +77,7 @@ def test_answers_to_one_prompt_stay_in_one_split_and_a_margin_is_the_grade(raw):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rejected": "it is good 3"}, r"row 4: chosen and rejected are equal: 'it is good 3'; remove the row"),
+        ({"rejected": "it is good 3"}, r"row 4: chosen and rejected are equal: 'it is good 3'; remove such rows"),
         ({"rejected": ""}, "row 4: rejected is empty"),
         ({"margin": -1}, "row 4: margin is -1, expected a margin of at least 0"),
         ({"margin": 61}, "row 4: margin is 61, expected a margin of at most 60"),
@@ -271,6 +271,16 @@ def test_the_scale_of_probabilities_follows_the_weights_of_pairs(monkeypatch):
         network = finished(scores, torch.tensor([1.0, 0] * 3), monkeypatch, weight)
         scales.append(network.recipe["preference_scale"])
     assert scales[0] > 1.5 * scales[1]
+
+
+def test_of_several_answers_each_has_the_probability_that_it_is_the_best(monkeypatch):
+    network = SimpleNamespace(recipe={"input": {"rejected": "loser"}})
+    scores = torch.tensor([1.0, 0.0, -1.0, 2.0, 2.0])
+    monkeypatch.setattr(QueryRanking, "scores", lambda *_: scores)
+    several, pair = QueryRanking().answers(network, None, torch.tensor([3, 2]))
+    odds = np.exp([1.0, 0.0, -1.0])
+    assert several["preferred"] == pytest.approx(odds / odds.sum())
+    assert (pair["first_is_preferred"], "preferred" in pair) == (0.5, False)
 
 
 def test_probabilities_are_carried_over_to_scores_on_another_scale(monkeypatch):

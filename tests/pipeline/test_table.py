@@ -140,6 +140,14 @@ class TestRoles:
         assert (fitted["left_out"], skipped) == (2, ["p9.jpg"])
         assert sum(map(len, splits.values())) == ROWS - 3
 
+    def test_rows_of_weight_0_are_left_out_and_counted(self, tmp_path):
+        frame = pd.DataFrame({"x": np.arange(60) / 7, "y": range(60), "w": [k % 3 / 2 for k in range(60)]})
+        frame.to_csv(tmp_path / "t.csv", index=False)
+        splits, fitted, _ = read({"file": "t.csv", "features": ["x"], "target": "y", "weight": "w"}, tmp_path)
+        every = pa.concat_tables(splits.values())
+        assert sorted(every["target"].to_pylist()) == [k for k in range(60) if k % 3]
+        assert (min(every["weight"].to_pylist()), fitted["left_out"]) == (0.5, 20)
+
 
 def csv_with(changes):
     """Change cells (row from 1 on, column) of photos.csv."""

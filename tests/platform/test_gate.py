@@ -356,6 +356,12 @@ def _pictures(size: int, folder: str = "") -> pa.Table:
     )
 
 
+def _passages(query: str) -> pa.Table:
+    """Return ten queries with three passages each, of which there are six."""
+    lists = [[[f"{query}{row}", f"passage {(row + place) % 6}"] for place in range(3)] for row in range(10)]
+    return pa.table({"text_pair": pa.array(lists, pa.list_(pa.list_(pa.string(), 2)))})
+
+
 QUERIES = np.random.default_rng(0).normal(size=(20, 4, 3))
 
 
@@ -372,6 +378,8 @@ def _vectors(width: int, **names: str) -> pa.Table:
     [
         (QUERIES, QUERIES[:, ::-1], True),
         (QUERIES, QUERIES[:, 1:], True),
+        (_passages("a"), _passages("a"), True),
+        (_passages("a"), _passages("b"), False),  # other queries among the same passages
         (QUERIES, np.concatenate([QUERIES[:, :1], QUERIES[:, 1:] + 1], 1), False),
         (np.arange(20).reshape(10, 2), np.arange(20.0).reshape(10, 2), True),
         (_pictures(8, "photos/a"), _pictures(16, "photos/a"), True),

@@ -56,7 +56,7 @@ def scenes():
 def project(tmp_path_factory, scenes) -> Path:
     folder = tmp_path_factory.mktemp("monitored")
     (folder / "data/ranked_mnist").mkdir(parents=True)
-    for use, split in enumerate(("train", "val")):
+    for use, split in enumerate(("train", "val", "test")):
         pq.write_table(scenes(250, use), folder / f"data/ranked_mnist/{split}.parquet")
     for model in ("ranker", "model"):
         save_model(folder / model, small_ranker())
@@ -151,7 +151,7 @@ def test_a_version_needs_no_data_of_the_checkout_and_a_challenger_answers_the_sa
         return compare("fresh.parquet", model=f"models:/{NAME}@champion", challenger=challenger)
 
     ours = compared(f"models:/{NAME}/1")
-    assert (ours.version, ours.dataset, ours.rows) == ("1", "ranked_mnist", {"train": 250, "val": 250, "fresh": 60})
+    assert (ours.version, ours.dataset, ours.rows) == ("1", "ranked_mnist", {"train": 250, "test": 250, "fresh": 60})
     assert {agreement.alike for agreement in ours.shadow.agreement} == {1.0}
     assert compared("@challenger").shadow is None  # it is the champion
     ranker = small_ranker()
@@ -217,7 +217,7 @@ def published(tmp_path, monkeypatch):
 
     def publish(network, table: pa.Table) -> None:
         save_model("model", network)
-        for split in ("train", "val"):
+        for split in ("train", "val", "test"):
             pq.write_table(table, f"{split}.parquet")
         TrainingData(tmp_path).write(Path("model"))
 

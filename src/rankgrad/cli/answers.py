@@ -107,10 +107,14 @@ def _with_ids(row: Row, answer: Answer) -> list[Answer]:
         return [told[0] | answer]
     order = sorted(range(len(told)), key=lambda number: -answer["scores"][number])
     place_of = {number: place for place, number in enumerate(order, 1)}
-    of_query = {name: value for name, value in answer.items() if name != "scores"}
+    of_query = {name: value for name, value in answer.items() if name not in ("scores", "preferred")}
+    if (first := of_query.pop("first_is_preferred", None)) is not None:
+        answer = answer | {"preferred": [first, 1 - first]}
     result = []
     for number, (columns, score) in enumerate(zip(told, answer["scores"], strict=True)):
-        result.append(columns | {"score": score, "place": place_of[number]} | of_query)
+        own = {"score": score, "place": place_of[number]}
+        own |= {"preferred": answer["preferred"][number]} if "preferred" in answer else {}
+        result.append(columns | own | of_query)
     return result
 
 

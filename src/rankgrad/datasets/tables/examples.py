@@ -54,6 +54,7 @@ __all__ = [
 IN_ORDER = ("features", "labels", "label_ranks", "ignore")  # roles whose columns differ in meaning
 LONGEST_KEY = 64  # letters, as many as a digest has
 HIGHEST = 60  # highest grade; its gain in NDCG is 2^60
+LISTED = 10  # most rows that a message lists
 SMALLEST = float(np.finfo(np.float32).tiny)  # smallest weight that is not 0 in float32
 
 
@@ -206,6 +207,13 @@ def _complete(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) ->
         complete &= ~is_blank
     if not complete.all():
         log_once(f"{sheet.title}: {(~complete).sum()} of {len(complete)} rows left out, values are missing")
+    if "weight" in roles:
+        weights = as_numbers(sheet, sheet.frame.loc[complete, roles["weight"][0]])
+        is_zero = np.zeros(len(complete), bool)
+        is_zero[complete] = weights == 0
+        if is_zero.any():
+            log_once(f"{sheet.title}: {is_zero.sum()} of {len(complete)} rows left out, their weight is 0")
+        complete &= ~is_zero
     return complete
 
 
@@ -303,17 +311,22 @@ def _with_rejected(table: TableOptions, sheet: Sheet, preferred: pd.Series, read
     cells = reader.cells.assign(**{column: reader.cells[table.rejected]})
     rejected = table.input_type.from_table(reader.roles.get(table.input, []), reader._replace(cells=cells))
     pairs = series(map(list, zip(preferred, rejected, strict=True)), preferred.index)
+    equal = []
     for row, (first, second) in pairs.items():
         if isinstance(first, np.ndarray) and len(first) != len(second):
             raise ValueError(
                 f"{sheet.place(row)}: {table.rejected} has {len(second)} numbers, expected {len(first)} as in {column}"
             )
         if as_json(first) == as_json(second):
-            cell = str(reader.cells.loc[row, column])[:60]
-            raise ValueError(
-                f"{sheet.place(row)}: {column} and {table.rejected} are equal: {cell!r}; remove the row, since it "
-                "states no preference"
-            )
+            equal.append(row)
+    if equal:
+        cell, others = str(reader.cells.loc[equal[0], column])[:60], sheet.row[np.array(equal[1:], int)]
+        named = ", ".join(map(str, others[:LISTED]))
+        more = f", as in {len(others)} more rows ({named}{', ...' * (len(others) > LISTED)})" if len(others) else ""
+        raise ValueError(
+            f"{sheet.place(equal[0])}: {column} and {table.rejected} are equal: {cell!r}{more}; remove such rows, "
+            "since they state no preference"
+        )
     if repeated := repeated_pairs(pairs):
         log_once(f"{sheet.title}: {repeated}")
     return pairs
