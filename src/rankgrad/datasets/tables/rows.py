@@ -496,7 +496,8 @@ class _Columns:
         """Return the error for a row without a list of documents."""
         rejected = self.about.get("rejected")
         if rejected is not None and entered.columns == self.about.get("columns"):
-            problem = f"no column {rejected}, expected the rejected input; or a list of inputs in {entered.columns[-1]}"
+            meant = did_you_mean(rejected, [*self.names])
+            problem = f"no column {rejected}, expected the rejected input; or a list in {entered.columns[-1]}{meant}"
         elif self.folder is not None:
             problem += "; if the table has a row for each document, name the column of the query: --query COLUMN"
         return ValueError(problem)
