@@ -182,8 +182,8 @@ def pays() -> str:
     ahead = [study for study, loss in ranking if loss.low > 0]
     higher = sum(alternative.gain > loss.gain for loss, alternative in other)
     notes = (
-        f"A ranking loss's interval is above 0 in {len(ahead)} of {len(ranking)} cases ({ahead.count('gb1')} of GB1); an "
-        f"alternative's mean is higher in {higher} of {len(other)}.",
+        f"A ranking loss's interval is above 0 in {len(ahead)} of {len(ranking)} cases, {ahead.count('gb1')} of GB1; "
+        f"an alternative's mean is higher in {higher} of {len(other)}.",
         *NOTES,
     )
     shapes = [_text(690, 54, "gain in metric")]
