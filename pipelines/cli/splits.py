@@ -79,6 +79,10 @@ def units_of(folder: Path, dataset: Table) -> Units:
         splits = _given_splits(folder, dataset)
         split = "gate" if (splits == "gate").any() else "val"
         is_there &= cells.index.isin(splits.index[splits == split])
+    if dataset.weight is not None:
+        weight_sheet, weights = read_column(dataset, folder, dataset.weight, split=split)
+        are_given = ~missing_in(weights, numeric=True)
+        is_there[are_given] &= as_numbers(weight_sheet, weights[are_given]) != 0
     if dataset.without_relevant == "drop":
         is_there &= _are_in_useful_queries(folder, dataset, split=split)
     names = cells[is_there]

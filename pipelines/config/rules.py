@@ -362,8 +362,9 @@ def _check_refit(location: str, settings: Settings, name: str) -> None:
         raise _wrong(f"{location}.refit", reason, "false")
     for earlier in _chain(settings, name)[1:]:
         before = settings.runs[earlier]
-        if before.refit and settings.datasets[before.dataset].raw == dataset.raw:
-            reason = f"begins with {earlier}, which learned the validation rows that choose the epochs of this run"
+        its_data = settings.datasets.get(before.dataset, dataset)
+        if before.refit and (its_data.raw, its_data.args.get("file")) == (dataset.raw, dataset.args.get("file")):
+            reason = f"begins with {earlier}, which learned validation rows of the data that choose this run's epochs"
             raise _wrong(f"{location}.start", reason, "a run with refit: false")
 
 

@@ -208,7 +208,7 @@ def _enough(rows_of: str, count: int) -> int:
     if count < MONITORED:
         raise ValueError(
             f"{rows_of}: {count} rows, expected at least {MONITORED}: add rows, or train "
-            "on more if these are training or validation rows"
+            "and test on more if these are the model's own rows"
         )
     return count
 

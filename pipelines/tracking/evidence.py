@@ -77,6 +77,11 @@ class Judge:
         self.split = "gate" if (data / "gate.parquet").is_file() else "val"
         self._predicted: dict[str, tuple[pa.Table, Digests]] = {}
 
+    def check(self, number: str) -> None:
+        """Raise ValueError if a version, or any version on this data, cannot be judged."""
+        if self.task != "sorter":
+            self._predictions(number)
+
     def evidence(self, ours: str, theirs: str) -> "Evidence":
         """Return the metrics of two versions on the examples that are fair to both.
 

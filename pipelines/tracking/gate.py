@@ -114,6 +114,9 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     stays = Decision(name, challenger, champion, False, "there is no challenger", runs=runs)
     if challenger is None:
         return stays
+    by_person = ""
+    if registry.chosen_by_person(client, model) and not over_person:
+        by_person = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
     is_same, candidates = challenger == champion, _candidates(tags, champion, challenger, params)
     is_first = is_same and tags[champion].get(registry.MADE_BY) == "first" and IN_USE not in tags[champion]
     if is_same:
@@ -122,6 +125,8 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         if are_rejected and not (candidates and over_person):
             if is_first:
                 client.set_model_version_tag(name, champion, IN_USE, "true")
+            if candidates and by_person:
+                return replace(stays, reason=f"{stays.reason}; {by_person}")
             return stays
     dataset = "" if task == "sorter" else _dataset(name, tags, challenger, champion)
     refitted = [number for number in (champion, *candidates) if "refit" in tags[number]]
@@ -131,6 +136,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     # Compare each of them with the champion, and promote the best of those that are better.
     judged = params.judged_of(task, dataset)
     judge = Judge(name, task, folder / "data" / dataset, params, judged)
+    judge.check(champion)
     compared, failed = _compare_all(judge, candidates, champion, params.gate)
     if not compared and not is_same:
         raise ValueError("; ".join(failed.values()))
@@ -138,18 +144,15 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         return replace(stays, reason="; ".join([stays.reason, *failed.values()]))
     better = [pair for pair in compared if pair.is_better or (is_first and pair.gain > 0)]
     best = max(better, key=lambda pair: pair.gain, default=None)
-    objection = ""
-    if registry.chosen_by_person(client, model) and not over_person:
-        objection = f"version {champion} was made champion by a person: `rankgrad promote {name} --over-person`"
     decisions = []
     for pair in compared:
-        reason = _reason(pair, best, objection, first=1 + len(candidates) if is_first else None, judge=judge)
-        promoted = pair is best and not objection
+        reason = _reason(pair, best, by_person, first=1 + len(candidates) if is_first else None, judge=judge)
+        promoted = pair is best and not by_person
         decision = replace(stays, challenger=pair.number, promoted=promoted, reason=reason, differences=pair.gaps)
         decisions.append(decision)
     _carry_out(client, decisions, compared, judged)
     promoted = next((decision for decision in decisions if decision.promoted), None)
-    if is_first and not failed and promoted is None:
+    if is_first and promoted is None:
         client.set_model_version_tag(name, champion, IN_USE, "true")
 
     # Return the decision on the promoted version, or else on the challenger, with all reasons.
@@ -184,13 +187,13 @@ def _compare_all(
     return compared, failed
 
 
-def _reason(pair: Compared, best: Compared | None, objection: str, *, first: int | None, judge: Judge) -> str:
+def _reason(pair: Compared, best: Compared | None, by_person: str, *, first: int | None, judge: Judge) -> str:
     """Return why a version is promoted, or is not.
 
     Args:
         pair: its comparison with the champion.
         best: the best of those that are better; None if none is.
-        objection: why no version is promoted; empty if one may be.
+        by_person: that a person chose the champion, so that no version is promoted; empty if one may be.
         first: the number of versions, if none was in use before; else None.
         judge: what judged them.
     """
@@ -198,8 +201,8 @@ def _reason(pair: Compared, best: Compared | None, objection: str, *, first: int
     if pair is best and first is not None:
         beside_chance = _beside_chance(pair.evidence.challenger, judge.task, judge.judged.metric)
         reason = f"the best on the gate split of {first} first versions{beside_chance}; {reason}"
-    if pair is best and objection:
-        return f"{reason}; but {objection}"
+    if pair is best and by_person:
+        return f"{reason}; but {by_person}"
     if pair.is_better and pair is not best and best is not None:
         return f"{reason}; but version {best.number} gains more"
     return reason

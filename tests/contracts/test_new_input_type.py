@@ -108,7 +108,7 @@ def test_it_is_trained_and_has_one_answer_by_every_door(task, audio, tmp_path):
 def test_it_is_described_published_and_monitored(audio, tmp_path):
     folder, draws = tmp_path / "model", np.random.default_rng(0)
     save_model(folder, load_model(folder_of("score_ranking of audio")))
-    for split in ("train", "val"):
+    for split in ("train", "val", "test"):
         rows = cells("score_ranking", "audio", 60, draws)
         pq.write_table(table("score_ranking", "audio", rows, draws), tmp_path / f"{split}.parquet")
     assert "a sound of any length" in card(

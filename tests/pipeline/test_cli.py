@@ -224,8 +224,10 @@ class TestModels:
         save_model(folder / "model", small_ranker(size=16))
         images = np.random.default_rng(0).integers(0, 256, (210, 16, 16), dtype=np.uint8)
         (folder / "data/ranked_mnist").mkdir(parents=True)
-        for file, rows in (("data/ranked_mnist/train", images[:70]), ("data/ranked_mnist/val", images[70:140]),
-                           ("fresh", images[140:]), ("dark", images[140:] // 4)):  # fmt: skip
+        data = "data/ranked_mnist"
+        for file, rows in ((f"{data}/train", images[:70]), (f"{data}/val", images[70:140]),
+                           (f"{data}/test", images[70:140]), ("fresh", images[140:]),
+                           ("dark", images[140:] // 4)):  # fmt: skip
             pq.write_table(pa.table({"image": encode_images(rows, threads=1)}), folder / f"{file}.parquet")
         TrainingData(folder / "data/ranked_mnist").write(folder / "model")
         for name in ("a.png", "b.png"):

@@ -709,6 +709,12 @@ def test_a_gate_has_rows_enough_to_judge_or_none(project, count, share):
     assert mine().built().shares["gate"] == share
 
 
+def test_rows_of_weight_0_count_nowhere(project):
+    weights = [k % 4 for k in range(400)]
+    table = write(project, x=np.sin(np.arange(400) * 7), y=np.cos(np.arange(400) * 5), weight=weights)
+    assert " of 300 rows" in run(table, "--weight", "weight")
+
+
 def test_a_gate_keeps_what_the_task_guards(project):
     run(write(project, text=texts("some words of {}"), tags=cycled("cat;dog", "cat", "car;cat")), "--seeds", 1)
     settings = rules.check()

@@ -146,7 +146,11 @@ class TestRoles:
         splits, fitted, _ = read({"file": "t.csv", "features": ["x"], "target": "y", "weight": "w"}, tmp_path)
         every = pa.concat_tables(splits.values())
         assert sorted(every["target"].to_pylist()) == [k for k in range(60) if k % 3]
-        assert (min(every["weight"].to_pylist()), fitted["left_out"]) == (0.5, 20)
+        assert (min(every["weight"].to_pylist()), fitted["left_out"]) == (0.5, 0)
+        frame.assign(q=np.arange(60) // 3).to_csv(tmp_path / "t.csv", index=False)
+        queries = {"file": "t.csv", "features": ["x"], "relevance": "y", "group": "q", "weight": "w"}
+        with pytest.raises(ValueError, match="w is '0.0', expected a number above 0"):  # a document would be lost
+            read(queries, tmp_path)
 
 
 def csv_with(changes):

@@ -535,7 +535,7 @@ def test_what_a_person_may_replace_is_judged_again(published):
     runs = [regressor("worse", 2, FIRST, quality=1.0), regressor("best", 1, FIRST, quality=0.5)]
     publish(runs)
     gate.choose(FIRST, champion(published, FIRST))
-    assert "by a person" in decide_first(runs).reason
+    assert all("by a person" in decide_first(runs).reason for _ in range(2))
     assert decide_first(runs, over_person=True).promoted
 
 
@@ -565,3 +565,12 @@ def test_a_challenger_that_cannot_be_judged_is_an_error_though_another_version_w
     decision = decide_first(runs)
     assert (decision.state, decision.promoted) == ("error", False)
     assert decision.reason.endswith("; lost")
+
+
+def test_a_champion_that_cannot_be_judged_is_an_error(published, monkeypatch):
+    runs = [regressor("first", 2, FIRST, quality=1.0), regressor("other", 1, FIRST, quality=0.5)]
+    publish(runs)
+    shutil.rmtree("data/clips")
+    decision = decide_first(runs)
+    assert decision.state == "error"
+    assert "cannot be judged on clips" in decision.reason

@@ -220,7 +220,7 @@ def made_pipeline() -> Settings:
         save_model(f"models/sorters/{key}", build("sorters", key, args, seed=0, length=8))
         tables[f"sorters/{key}"] = [Row(key, "l1", 0.01, 0.0, 0.02), Row(key, "parameters", 3)]
     Path("data/clips").mkdir(parents=True)
-    for split in ("train", "val"):  # which a version says that it knows
+    for split in ("train", "val", "test"):  # a version says that it knows the first two
         features = np.random.default_rng(0).normal(size=(12, 2)).tolist()
         pq.write_table(pa.table({"features": features}), f"data/clips/{split}.parquet")
     for name, contents in files.items():

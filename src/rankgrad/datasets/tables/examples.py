@@ -96,10 +96,15 @@ def examples_of(table: TableOptions, sheet: Sheet, first_roles: Mapping[str, lis
     if first_roles is not None:
         roles |= _in_order_of(first_roles, roles, sheet.paths[0])
     names, complete = _default_names(sheet), _complete(table, sheet, roles)
-    cells = sheet.frame[complete]
+    counts = _count(table, sheet, roles, complete)
+    cells = sheet.frame[complete & counts]
     if not len(cells):
-        raise ValueError(f"{sheet.paths[0]}: every row has a missing value; fill them, or see the option `missing`")
-    frame = pd.DataFrame({"name": names[complete], "split": "train", "delivery": 0, "weight": 1.0}, index=cells.index)
+        raise ValueError(
+            f"{sheet.paths[0]}: every row has a missing value, or the weight 0; fill them, or see the option `missing`"
+        )
+    frame = pd.DataFrame(
+        {"name": names[complete & counts], "split": "train", "delivery": 0, "weight": 1.0}, index=cells.index
+    )
     reader = _Reader(table, sheet, cells, roles)
     frame["input"] = table.input_type.from_table(roles.get(table.input, []), reader)
     if table.rejected is not None:
@@ -131,7 +136,7 @@ def examples_of(table: TableOptions, sheet: Sheet, first_roles: Mapping[str, lis
         frame["difficult"] = series(as_flags(sheet, cells[roles["ignore"]]) != 0, cells.index)
     if "train_target" in first:
         frame["train_target"] = _numbers_where_given(sheet, first["train_target"])
-    are_numbered = "id" not in first and bool((frame["name"] == names[complete]).all())
+    are_numbered = "id" not in first and bool((frame["name"] == names[complete & counts]).all())
     return Examples(sheet, roles, frame, dict.fromkeys(names[~complete], 0), frame[:0], are_numbered)
 
 
@@ -207,14 +212,21 @@ def _complete(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) ->
         complete &= ~is_blank
     if not complete.all():
         log_once(f"{sheet.title}: {(~complete).sum()} of {len(complete)} rows left out, values are missing")
-    if "weight" in roles:
-        weights = as_numbers(sheet, sheet.frame.loc[complete, roles["weight"][0]])
-        is_zero = np.zeros(len(complete), bool)
-        is_zero[complete] = weights == 0
-        if is_zero.any():
-            log_once(f"{sheet.title}: {is_zero.sum()} of {len(complete)} rows left out, their weight is 0")
-        complete &= ~is_zero
     return complete
+
+
+def _count(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]], complete: np.ndarray) -> np.ndarray:
+    """Return which rows (n,) have no weight of 0; in a query, which loses no documents by weights, none may be 0.
+
+    Args:
+        complete: which rows have no missing value (n,).
+    """
+    counts = np.ones(len(complete), bool)
+    if "weight" in roles and (table.rejected is not None or not table.lists):
+        counts[complete] = as_numbers(sheet, sheet.frame.loc[complete, roles["weight"][0]]) != 0
+    if not counts.all():
+        log_once(f"{sheet.title}: {(~counts).sum()} of {len(counts)} rows left out, their weight is 0")
+    return counts
 
 
 def _without_input(table: TableOptions, sheet: Sheet, roles: dict[str, list[str]]) -> np.ndarray:

@@ -107,7 +107,7 @@ class TableOptions:
         group: column; rows of one group stay in one split, and the bootstrap draws them together.
         within: compare only rows of the same group, by their `target`: losses get a list for each group, and metrics
             are means over groups. For targets whose scale or offset differs between groups, such as labs.
-        weight: column of numbers above 0.
+        weight: column of numbers of at least 0; a row of weight 0 is left out. Of queries, above 0.
         id: column that predictions return; None for the image's path, or else the row's number.
         date: {column, first, every}: rows up to the date `first` are the first delivery. Each later day, week, month,
             or year is another delivery, used only for training. Dates are read as 2026-11-30, or, with `order: DMY` or
