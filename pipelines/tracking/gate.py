@@ -78,11 +78,11 @@ def decide_all(
     The challenger and the newest versions of the other runs are each compared with the champion on the same examples.
     A version is better if the main metric improves by at least `minimum_gain`, the paired bootstrap interval of the
     difference, corrected for the number of versions, excludes 0, and no guarded metric is worse by more than
-    `tolerance`. If slices are guarded, none may be significantly worse by more
-    than `slice_tolerance`. The best of those that are better becomes champion and challenger. Of the first versions,
-    none of which is in use yet, it is the best, even if it is not significantly better. Each decision and its evidence
-    are written to the version's tags and description. A champion that a person chose stays unless `over_person` is
-    set. Running the gate again gives the same decision and changes nothing.
+    `tolerance`. If slices are guarded, none may be significantly worse by more than `slice_tolerance`. The best of
+    those that are better becomes champion and challenger. Of the first versions, none of which is in use yet, it is the
+    best, even if it is not significantly better. Each decision and its evidence are written to the version's tags and
+    description. A champion that a person chose stays unless `over_person` is set. Running the gate again gives the same
+    decision and changes nothing.
 
     Args:
         models: registered names; None for all that the params train.
