@@ -84,7 +84,7 @@ def init(
     """
     from pipelines.cli.edited_params import as_yaml, write
     from pipelines.cli.guess import guess
-    from pipelines.cli.splits import can_refit, check_splits, draw_splits, line_on_gate, units_of
+    from pipelines.cli.splits import check_splits, draw_splits, line_on_gate, settle_refit, units_of
     from pipelines.cli.starting_runs import blocks_of, check_name, starting_runs
     from pipelines.config.schema import read
     from rankgrad.datasets.table import Table
@@ -121,11 +121,8 @@ def init(
         are_kept = draw_splits(dataset, units, folds, before=before)
         if folds is not None:
             dataset["folds"] = folds
-        if not can_refit(Table(**dataset["args"]), units, folds):
-            for run in blocks["runs"].values():
-                run.pop("refit", None)
+        is_refitted = settle_refit(blocks["runs"], dataset, units)
         typer.echo(f"{file}: {guessed.task}")
-        is_refitted = any(run.get("refit") for run in blocks["runs"].values())
         lines = [*guessed.lines, *_lines_on(blocks, key), line_on_gate(units, dataset, is_refitted=is_refitted)]
         if are_kept:
             lines.append(f"seed and shares: those of the dataset {key} in {params}, so that rows stay in their splits")

@@ -20,7 +20,7 @@ from rankgrad.datasets.tables.examples import group_in, shortened
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.plain_text import key_in
 
-__all__ = ["Units", "can_refit", "check_splits", "draw_splits", "line_on_gate", "units_of"]
+__all__ = ["Units", "check_splits", "draw_splits", "line_on_gate", "settle_refit", "units_of"]
 
 SEEDS, COMPARED = 1000, 100  # seeds to try until no split is empty; seeds to choose the best from
 DRAWN = 1000  # most groups to draw for each seed: with so many, no split is empty
@@ -115,13 +115,22 @@ def _given_splits(folder: Path, dataset: Table) -> pd.Series:
     return converted(sheet, cells[~missing_in(cells, numeric=False)], split_in)
 
 
-def can_refit(dataset: Table, units: Units, folds: int | None) -> bool:
-    """Return whether runs can also learn validation rows, once these have chosen their epochs, and gain by it.
+def settle_refit(runs: Mapping[str, dict[str, Any]], block: dict[str, Any], units: Units) -> bool:
+    """Take `refit` out of runs that cannot learn validation rows, too, or gain little; return whether it is left.
 
     The gate then needs rows of its own. Many rows gain little from some more, and training takes twice the time.
+
+    Args:
+        runs: the runs on a table.
+        block: the block of the dataset.
+        units: what its splits divide.
     """
-    is_drawn = dataset.drawn and "gate" in dataset.splits and folds is None
-    return is_drawn and dataset.train_target is None and units.examples <= REFITTED
+    dataset = Table(**block["args"])
+    has_rows = dataset.drawn and "gate" in dataset.splits and "folds" not in block and dataset.train_target is None
+    if not has_rows or units.examples > REFITTED:
+        for run in runs.values():
+            run.pop("refit", None)
+    return any("refit" in run for run in runs.values())
 
 
 def check_splits(folder: Path, dataset: Table, folds: int | None) -> None:

@@ -351,15 +351,16 @@ def _check_refit(location: str, settings: Settings, name: str) -> None:
     """Check that a run that is refitted on validation rows needs none of them afterwards."""
     run = settings.runs[name]
     dataset = settings.datasets[run.dataset]
-    if run.refit and dataset.is_drawn:
-        reason = f"is true, but the gate's scenes of {run.dataset} are drawn from the digits of validation"
-        raise _wrong(f"{location}.refit", reason, "false")
-    if run.refit and dataset.folds is not None:
-        reason = f"is true, but {run.dataset} has folds, and no row would be left for monitoring"
-        raise _wrong(f"{location}.refit", reason, "false")
-    if run.refit and dataset.args.get("train_target") is not None:
-        reason = f"is true, but validation rows of {run.dataset} have another target than training rows"
-        raise _wrong(f"{location}.refit", reason, "false")
+    hindrances = {
+        f"the gate's scenes of {run.dataset} are drawn from the digits of validation": dataset.is_drawn,
+        f"{run.dataset} has folds, and no row would be left for monitoring": dataset.folds is not None,
+        f"validation rows of {run.dataset} have another target than training rows": (
+            dataset.args.get("train_target") is not None
+        ),
+    }
+    for hindrance, is_there in hindrances.items():
+        if run.refit and is_there:
+            raise _wrong(f"{location}.refit", f"is true, but {hindrance}", "false")
     for earlier in _chain(settings, name)[1:]:
         before = settings.runs[earlier]
         its_data = settings.datasets.get(before.dataset, dataset)

@@ -125,8 +125,8 @@ class Judge:
         """Return a version's predictions for all examples, and the digests of the rows that it learned."""
         if number not in self._predicted:
             network, known = _load(self.name, number)
-            require_classes(f"{self.name} version {number}", network.recipe.get("classes"), self._examples.classes)
             examples = self._examples
+            require_classes(f"{self.name} version {number}", network.recipe.get("classes"), examples.classes)
             with _judging(self.name, number):
                 table = self._reader.predict(network, with_features_of(network.recipe["input"], examples))
             self._predicted[number] = table, known

@@ -123,50 +123,97 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
         stays = replace(stays, reason="the challenger is the champion already")
         are_rejected = all(tags[number].get(registry.DECISION) == "rejected" for number in candidates)
         if are_rejected and not (candidates and over_person):
-            if is_first:
-                client.set_model_version_tag(name, champion, IN_USE, "true")
-            if candidates and by_person:
-                return replace(stays, reason=f"{stays.reason}; {by_person}")
-            return stays
+            return _settled(client, stays, by_person if candidates else "", is_first=is_first)
     dataset = "" if task == "sorter" else _dataset(name, tags, challenger, champion)
     refitted = [number for number in (champion, *candidates) if "refit" in tags[number]]
     if reason := _cannot_judge(name, folder / "data" / dataset, refitted, is_same=is_same):
         return replace(stays, reason=reason)
 
     # Compare each of them with the champion, and promote the best of those that are better.
-    judged = params.judged_of(task, dataset)
-    judge = Judge(name, task, folder / "data" / dataset, params, judged)
+    judge = Judge(name, task, folder / "data" / dataset, params, params.judged_of(task, dataset))
     judge.check(champion)
     compared, failed = _compare_all(judge, candidates, champion, params.gate)
-    if not compared and not is_same:
-        raise ValueError("; ".join(failed.values()))
     if not compared:
-        return replace(stays, reason="; ".join([stays.reason, *failed.values()]))
-    better = [pair for pair in compared if pair.is_better or (is_first and pair.gain > 0)]
+        return _none_compared(stays, failed, is_same=is_same)
+    first = 1 + len(candidates) if is_first else None
+    decisions = _decisions(stays, compared, by_person, first=first, judge=judge)
+    _carry_out(client, decisions, compared, judge.judged)
+    if is_first and not any(decision.promoted for decision in decisions):
+        client.set_model_version_tag(name, champion, IN_USE, "true")
+    return _decision_on_all(stays, decisions, compared, failed, first=first, judge=judge)
+
+
+def _settled(client: mlflow.MlflowClient, stays: Decision, by_person: str, *, is_first: bool) -> Decision:
+    """Return the decision if the challenger is champion and no other version is left to compare.
+
+    Args:
+        stays: the decision, without what else is to say.
+        by_person: that a person chose the champion; empty if none did, or there are no others.
+        is_first: whether it was not in use; from now on it is.
+    """
+    if is_first:
+        client.set_model_version_tag(stays.model, str(stays.champion), IN_USE, "true")
+    return replace(stays, reason=f"{stays.reason}; {by_person}") if by_person else stays
+
+
+def _none_compared(stays: Decision, failed: Mapping[str, str], *, is_same: bool) -> Decision:
+    """Return the decision if no version can be judged, or raise ValueError if the challenger is one of them."""
+    if not is_same:
+        raise ValueError("; ".join(failed.values()))
+    return replace(stays, reason="; ".join([stays.reason, *failed.values()]))
+
+
+def _decisions(
+    stays: Decision, compared: Sequence[Compared], by_person: str, *, first: int | None, judge: Judge
+) -> list[Decision]:
+    """Return the decision on each version: the best of those that are better is promoted.
+
+    Args:
+        stays: the decision that promotes none.
+        compared: each version's comparison with the champion.
+        by_person, first, judge: see `_reason`. A first version need not be significantly better, whatever is guarded.
+    """
+    better = [pair for pair in compared if pair.is_better or (first is not None and pair.gain > 0)]
     best = max(better, key=lambda pair: pair.gain, default=None)
     decisions = []
     for pair in compared:
-        reason = _reason(pair, best, by_person, first=1 + len(candidates) if is_first else None, judge=judge)
+        reason = _reason(pair, best, by_person, first=first, judge=judge)
         promoted = pair is best and not by_person
         decision = replace(stays, challenger=pair.number, promoted=promoted, reason=reason, differences=pair.gaps)
         decisions.append(decision)
-    _carry_out(client, decisions, compared, judged)
-    promoted = next((decision for decision in decisions if decision.promoted), None)
-    if is_first and promoted is None:
-        client.set_model_version_tag(name, champion, IN_USE, "true")
+    return decisions
 
-    # Return the decision on the promoted version, or else on the challenger, with all reasons.
-    reasons = [f"version {decision.challenger} ({runs.get(str(decision.challenger), '')}): {decision.reason}"
-               for decision in decisions]  # fmt: skip
-    if is_first:
-        beside_chance = _beside_chance(compared[0].evidence.champion, task, judged.metric)
-        reasons.insert(0, f"the best on validation of {1 + len(candidates)} first versions{beside_chance}")
-    shown, where = replace(stays, failed=challenger in failed), compared[0].where
-    if promoted is not None:
-        shown, reasons, where = promoted, [promoted.reason], compared[decisions.index(promoted)].where
-    elif len(candidates) == 1 and not is_first:
-        shown, reasons = decisions[0], [decisions[0].reason]
-    return replace(shown, reason="; ".join([*reasons, where, *failed.values()]))
+
+def _decision_on_all(
+    stays: Decision,
+    decisions: Sequence[Decision],
+    compared: Sequence[Compared],
+    failed: Mapping[str, str],
+    *,
+    first: int | None,
+    judge: Judge,
+) -> Decision:
+    """Return the decision on the promoted version or, if there is none, on the challenger, with all reasons.
+
+    Args:
+        stays: the decision on the challenger, without reasons.
+        decisions, compared: of each version that was judged.
+        failed: why others were not, by number.
+        first, judge: see `_reason`.
+    """
+    for decision, pair in zip(decisions, compared, strict=True):
+        is_only = len(compared) + len(failed) == 1 and first is None
+        if decision.promoted or is_only:
+            return replace(decision, reason="; ".join([decision.reason, pair.where, *failed.values()]))
+    reasons = []
+    if first is not None:
+        beside_chance = _beside_chance(compared[0].evidence.champion, judge.task, judge.judged.metric)
+        reasons.append(f"the best on validation of {first} first versions{beside_chance}")
+    for decision in decisions:
+        version = str(decision.challenger)
+        reasons.append(f"version {version} ({stays.runs.get(version, '')}): {decision.reason}")
+    reason = "; ".join([*reasons, compared[0].where, *failed.values()])
+    return replace(stays, reason=reason, failed=stays.challenger in failed)
 
 
 def _compare_all(
