@@ -221,9 +221,11 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in read.shares.items() if share)
     if "folds" in dataset:
         folds = dataset["folds"]
+        is_refitted = any(run.get("refit") for run in blocks["runs"].values())
         lines.append(
             f"splits: {folds} folds{' and a gate' if 'gate' in read.splits else ''}; each row of a fold is tested "
-            f"once; each run trains {folds + 1} times: the model to register learns from all folds but one"
+            f"once; each run trains {folds + 1 + is_refitted} times: the model to register learns from all folds"
+            f"{'' if is_refitted else ' but one'}"
         )
     elif read.hashed is not None:
         lines.append(f"splits: by a hash of {read.hashed}: {shares}; rows never change splits")
@@ -260,7 +262,12 @@ def _lines_on_runs(blocks: dict[str, Any], key: str) -> list[str]:
     names = [comparison["baseline"], *comparison["runs"]]
     lines = [f"runs: {', '.join(names)}; seeds: {seeds} each, see --seeds"]
     if baseline.get("refit"):
-        lines.append("refit: once validation has chosen their epochs, all runs train again, on validation rows too")
+        trained = (
+            "the models to register train again, on all folds"
+            if "folds" in blocks["datasets"][key]
+            else ("all runs train again, on validation rows too")
+        )
+        lines.append(f"refit: once validation has chosen their epochs, {trained}")
     if rivals := comparison.get("rivals", []):
         reader, has_pairs = f"{key}-word_pair_ridge", "rejected" in blocks["datasets"][key]["args"]
         only = f"; only {reader} reads the prompt" if has_pairs and reader in rivals else ""

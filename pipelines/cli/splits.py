@@ -24,7 +24,8 @@ __all__ = ["Units", "check_splits", "draw_splits", "line_on_gate", "settle_refit
 
 SEEDS, COMPARED = 1000, 100  # seeds to try until no split is empty; seeds to choose the best from
 DRAWN = 1000  # most groups to draw for each seed: with so many, no split is empty
-SMALL = 300  # rows or groups; a test split of fewer than 60 leaves wide intervals
+SMALL = 300  # rows or groups; with more, the first seed that fills all splits will do
+FEW = 1000  # rows or groups; a test split of fewer than 200 leaves wide intervals
 BY_HAND = "`rankgrad promote MODEL --version N`"
 MOST_VALIDATION = 0.15  # so that most of a small table is for training
 REFITTED = 10_000  # most rows, queries, or items of a table whose runs learn validation rows, too
@@ -126,7 +127,7 @@ def settle_refit(runs: Mapping[str, dict[str, Any]], block: dict[str, Any], unit
         units: what its splits divide.
     """
     dataset = Table(**block["args"])
-    has_rows = dataset.drawn and "gate" in dataset.splits and "folds" not in block and dataset.train_target is None
+    has_rows = dataset.drawn and "gate" in dataset.splits and dataset.train_target is None
     if not has_rows or units.examples > REFITTED:
         for run in runs.values():
             run.pop("refit", None)
@@ -307,13 +308,14 @@ def line_on_gate(units: Units, block: dict[str, Any], *, is_refitted: bool) -> s
         return line
     if units.split != "gate":  # val was counted
         line += _advice_on_validation(dataset, units.examples)
-    if total < SMALL and dataset.foldable:
+    if total < FEW and dataset.foldable:
         folds = 5 if total >= JUDGED else 3
         line += f"; `--folds {folds}` compares the runs on all rows outside the gate, not only on the test split"
         if dataset.drawn:
-            gate, of_folds = dataset.shares["gate"], 1 - 1 / folds
+            of_folds = 1 if is_refitted else 1 - 1 / folds
+            learned = (1 - dataset.shares["gate"]) * of_folds
             drawn = 1 - sum(dataset.shares.values()) + (dataset.shares["val"] if is_refitted else 0)
-            line += f", and registers models that learn from {(1 - gate) * of_folds:.0%} of the rows, not {drawn:.0%}"
+            line += f", and registers models that learn from {learned:.0%} of the rows, not {drawn:.0%}"
     return line
 
 

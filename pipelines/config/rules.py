@@ -353,7 +353,9 @@ def _check_refit(location: str, settings: Settings, name: str) -> None:
     dataset = settings.datasets[run.dataset]
     hindrances = {
         f"the gate's scenes of {run.dataset} are drawn from the digits of validation": dataset.is_drawn,
-        f"{run.dataset} has folds, and no row would be left for monitoring": dataset.folds is not None,
+        f"{run.dataset} has folds and no gate split, so no row would be left for monitoring": (
+            dataset.folds is not None and "gate" not in dataset.built().splits
+        ),
         f"validation rows of {run.dataset} have another target than training rows": (
             dataset.args.get("train_target") is not None
         ),

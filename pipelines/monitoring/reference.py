@@ -2,9 +2,9 @@
 
 - Quantities of the input come from training rows. They are measured after preprocessing, since photos come in any size
   and format. A name counts as unknown if no other group of rows has it: of new rows, about as many have a new name.
-- Quantities of the network (embedding, scores) and the fraction of unknown words come from test rows or, with folds,
-  where these train, too, from validation rows. The weights were fitted to the training rows, so scores spread more on
-  these than on new rows of the same kind, which would look like drift.
+- Quantities of the network (embedding, scores) and the fraction of unknown words come from test rows. With folds, where
+  these train, too, they come from validation rows or, if these do as well, from the gate split. The weights were fitted
+  to the training rows, so scores spread more on these than on new rows of the same kind, which would look like drift.
 - Embeddings are compared along the principal components of training rows, which favor neither of the two samples.
 """
 
@@ -113,8 +113,12 @@ class TrainingData:
     def _known(self) -> Digests:
         return known_rows(self.folder)
 
-    def write(self, version: Path) -> None:
+    def write(self, version: Path, *, is_refitted: bool) -> None:
         """Write the reference data for the gate and `rankgrad monitor` to a version's folder.
+
+        Args:
+            version: the folder of the version's network.
+            is_refitted: whether the network learned validation rows, too.
 
         Raises:
             FileNotFoundError, ValueError: a split is missing or corrupt, or the network cannot predict a row.
@@ -122,7 +126,8 @@ class TrainingData:
         write_known(self._known, version)
         network = load_model(version, device=find_device("auto"))
         recipe = network.recipe
-        unseen = "val" if FOLD in columns_of(self.folder / "test.parquet") else "test"
+        has_folds = FOLD in columns_of(self.folder / "test.parquet")
+        unseen = "test" if not has_folds else "gate" if is_refitted else "val"
         training = measure(self._pieces("train", recipe), network)
         others = measure(self._pieces(unseen, recipe), network, known=training.inputs.words or None)
         reference = reference_of(self.folder.name, training, others)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import file_digest, md5
-from math import isnan
+from math import inf, isnan
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -142,6 +142,17 @@ def _with_judged(rows: list[Row], judged: Metric) -> list[Row]:
     return [*(row._replace(metric="judged") for row in of_all), *rows]
 
 
+def _quality(params: Settings, run: str, metrics: list[Row], judged: Metric) -> float:
+    """Return by which value of a run the first versions are chosen; more is better.
+
+    With folds, it is the gate's metric over all folds, each tested by a model that did not learn it; else, validation.
+    """
+    if params.datasets[params.runs[run].dataset].folds is None:
+        return validation_of(run)
+    of_all = [row.value for row in _with_judged(metrics, judged) if row.metric == "judged"]
+    return of_all[0] if of_all and not isnan(of_all[0]) else -inf
+
+
 def _sorters(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Run]:
     if not params.benchmark_sorters:
         return []
@@ -227,10 +238,10 @@ def _runs(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Ru
                 version=Version(
                     model=params.model_of(run),
                     weights=folder / f"seed{best}",
-                    quality=validation_of(name),
+                    quality=_quality(params, name, metrics, judged),
                     tags={"seed": str(best), **({"refit": "true"} if run.refit else {})},
                     slices=partial(_slices, params, plan, best),
-                    write=datasets[plan.dataset].write,
+                    write=partial(datasets[plan.dataset].write, is_refitted=run.refit),
                 ),
             )
         )

@@ -9,13 +9,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from shutil import copyfile, copytree, ignore_patterns
-from statistics import fmean
+from statistics import fmean, median_low
 from typing import Any, NamedTuple
 
 import torch
@@ -46,7 +46,7 @@ CHOOSING = 3  # number of seeds for choosing a setting of the grid
 class Job(NamedTuple):
     """An independent training: the number of a setting, a seed, and a fold (see `trained_folds`).
 
-    A refit learns training and validation rows, for as many epochs as were best when it learned training rows alone.
+    A refit learns the training and validation rows of the model to register, for as many epochs as were best before.
     """
 
     setting: int
@@ -73,9 +73,11 @@ def main(params: Settings, name: str) -> None:
     jobs = [Job(number, seed, fold) for seed, (fold, number) in product(run.seeds, chosen.items())]
     validation = _trained(params, name, jobs, folder)
     if run.refit:
-        join(Path("data") / run.dataset, folder / JOINED)
-        jobs = [job._replace(refit=True) for job in jobs]
-        validation = _trained(params, name, jobs, folder)  # what chose the epochs of each
+        registered = [job for job in jobs if not job.fold]
+        data = data_of(params, run.dataset, registered[0].fold, folder / "registered", ["train", "val"])
+        join(data, folder / JOINED)
+        _trained(params, name, [job._replace(refit=True) for job in registered], folder)
+        jobs = [job if job.fold else job._replace(refit=True) for job in jobs]
     with replaced_folder(f"models/runs/{name}") as target:
         for job in jobs:
             result, kept = folder / _key(settings, job) / "result", target / name_of(job.seed, job.fold)
@@ -351,8 +353,7 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     task = lookup.find("tasks", plan.task)(plan.training, cache=FEATURES)
     stored = Path("data") / plan.dataset if job.fold is None else folder / "data"
     splits = _splits_in(folder.parent / JOINED if job.refit else stored, params, plan.task)
-    chosen = folder.parent / _key(params.runs[name].settings, job._replace(refit=False)) / "result"
-    stops = stops_in(chosen / "history.csv") if job.refit else None
+    stops = _stops(params, name, job, folder.parent) if job.refit else None
     start, model = _start(params, name, job), plan.model.model_dump()
     network = task.build(model if start is None else with_files(model, start), splits[0], seed=job.seed)
     if start is not None:
@@ -377,29 +378,53 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
         stops=stops,
         **compute,
     )
-    if accelerator.is_main_process:
-        learns = any(weight.requires_grad for weight in network.parameters())  # else it was fitted when built
-        total = sum(options.epochs for options in task.plan(started=start is not None).values()) if learns else 1
-        total = total if stops is None else sum(stops.values())
-        history_file = folder / "history.csv"
-        epochs = followed(epochs, name=shown, total=total, history=history_file, is_validated=not job.refit)
-    history = list(epochs)
     if not accelerator.is_main_process:
+        for _ in epochs:
+            pass
         return
+    total = _most_epochs(task, network, started=start is not None, stops=stops)
+    history_file = folder / "history.csv"
+    epochs = followed(epochs, name=shown, total=total, history=history_file, is_validated=not job.refit)
+    history = [epoch for _, epoch in epochs]
     with replaced_folder(folder / "result") as result:
         if job.refit:
-            task.carry_over(
-                network, load_model(chosen).to(accelerator.device), _splits_in(stored, params, plan.task)[0]
-            )
+            chosen = folder.parent / _key(params.runs[name].settings, job._replace(refit=False)) / "result"
+            train_split, _ = _splits_in(stored, params, plan.task)
+            task.carry_over(network, load_model(chosen).to(accelerator.device), train_split)
             for file in ("history.csv", "validation.json"):
                 copyfile(chosen / file, result / file)
         else:
             task.finish(network, splits[1])
-            copyfile(folder / "history.csv", result / "history.csv")
-            worths = [epoch.worth for _, epoch in history if epoch.monitor == history[0][1].monitor]
-            (result / "validation.json").write_text(json.dumps({"worth": max(worths)}) + "\n")
+            copyfile(history_file, result / "history.csv")
+            worth = max(epoch.worth for epoch in history if epoch.monitor == history[0].monitor)
+            (result / "validation.json").write_text(json.dumps({"worth": worth}) + "\n")
         save_model(result, network)
     remove_folder(folder / "epochs")
+
+
+def _most_epochs(task: Any, network: Any, *, started: bool, stops: Mapping[str, int] | None) -> int:
+    """Return the largest number of epochs of a training, for its progress bar."""
+    if stops is not None:
+        return sum(stops.values())
+    if not any(weight.requires_grad for weight in network.parameters()):  # it was fitted when it was built
+        return 1
+    return sum(options.epochs for options in task.plan(started=started).values())
+
+
+def _stops(params: Settings, name: str, job: Job, folder: Path) -> dict[str, int]:
+    """Return the epoch after which each phase of a refit ends: the middle one of those that were best in each fold.
+
+    A phase is left out if it was worse than an earlier phase in most folds.
+    """
+    settings = params.runs[name].settings
+    best_epochs: dict[str, list[int]] = {}
+    folds = params.datasets[params.runs[name].dataset].trained_folds
+    histories = [folder / _key(settings, Job(job.setting, job.seed, fold)) / "result/history.csv" for fold in folds]
+    histories = [history for history in histories if history.is_file()]  # a fold may have chosen another setting
+    for history in histories:
+        for phase, epoch in stops_in(history).items():
+            best_epochs.setdefault(phase, []).append(epoch)
+    return {phase: median_low(best) for phase, best in best_epochs.items() if 2 * len(best) >= len(histories)}
 
 
 def stops_in(history: Path) -> dict[str, int]:

@@ -26,6 +26,7 @@ from rankgrad.datasets.vectors import score_vectors
 from rankgrad.evaluation import Statistic
 from rankgrad.feature_names import empty_name, fills_of, title_of
 from rankgrad.io.checkpoints import load_model
+from rankgrad.io.parquet import FOLD, columns_of
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import generator
 
@@ -75,6 +76,7 @@ class Judge:
     def __init__(self, name: str, task: str, data: Path, params: Settings, judged: Judged):
         self.name, self.task, self.data, self.params, self.judged = name, task, data, params, judged
         self.split = "gate" if (data / "gate.parquet").is_file() else "val"
+        self.has_folds = (data / "val.parquet").is_file() and FOLD in columns_of(data / "val.parquet")
         self._predicted: dict[str, tuple[pa.Table, Digests]] = {}
 
     def check(self, number: str) -> None:

@@ -80,7 +80,8 @@ def decide_all(
     difference, corrected for the number of versions, excludes 0, and no guarded metric is worse by more than
     `tolerance`. If slices are guarded, none may be significantly worse by more than `slice_tolerance`. The best of
     those that are better becomes champion and challenger. Of the first versions, none of which is in use yet, it is the
-    best, even if it is not significantly better. Each decision and its evidence are written to the version's tags and
+    best, even if it is not significantly better; with folds, which compared them on more rows than the gate has, the
+    champion stays in this case. Each decision and its evidence are written to the version's tags and
     description. A champion that a person chose stays unless `over_person` is set. Running the gate again gives the same
     decision and changes nothing.
 
@@ -171,9 +172,11 @@ def _decisions(
     Args:
         stays: the decision that promotes none.
         compared: each version's comparison with the champion.
-        by_person, first, judge: see `_reason`. A first version need not be significantly better, whatever is guarded.
+        by_person, first, judge: see `_reason`. Without folds, a first version need not be significantly better,
+            whatever is guarded.
     """
-    better = [pair for pair in compared if pair.is_better or (first is not None and pair.gain > 0)]
+    is_any_gain_enough = first is not None and not judge.has_folds
+    better = [pair for pair in compared if pair.is_better or (is_any_gain_enough and pair.gain > 0)]
     best = max(better, key=lambda pair: pair.gain, default=None)
     decisions = []
     for pair in compared:
@@ -208,7 +211,8 @@ def _decision_on_all(
     reasons = []
     if first is not None:
         beside_chance = _beside_chance(compared[0].evidence.champion, judge.task, judge.judged.metric)
-        reasons.append(f"the best on validation of {first} first versions{beside_chance}")
+        tested = "over all folds" if judge.has_folds else "on validation"
+        reasons.append(f"the best {tested} of {first} first versions{beside_chance}")
     for decision in decisions:
         version = str(decision.challenger)
         reasons.append(f"version {version} ({stays.runs.get(version, '')}): {decision.reason}")

@@ -25,7 +25,7 @@ __all__ = [
 
 CHAMPIONS = "ranking.champions"  # tag of a model: every version that this project made champion, the latest last
 WHY = {  # why a version is champion, for the first line of its description; the gate writes its own reason
-    "first": "made champion as the best on validation of the first versions",
+    "first": "made champion as the best of the first versions",
     "person": "made champion by a person",
     "rollback": "made champion again by a person",
 }

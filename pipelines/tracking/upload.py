@@ -55,7 +55,7 @@ class Version:
 
     model: str  # the registered name, such as `sorter-lstm`
     weights: Path  # the model's folder
-    quality: float = 0.0  # on validation, larger is better; the best of several new versions becomes the challenger
+    quality: float = 0.0  # larger is better; the best of several new versions becomes the challenger
     tags: Mapping[str, str] = field(default_factory=dict)  # in addition to those of its run
     slices: Callable[[], list[Slice]] = list  # returns slices of its test split; called when it is registered
     write: Callable[[Path], None] | None = None  # writes the reference data for the gate and `monitor` to its folder
@@ -90,8 +90,8 @@ def key_of(*values: Any) -> str:
 def publish(runs: list[Run]) -> list[str]:
     """Send what the store lacks or has lost, and register versions. It can be killed at any point and run again.
 
-    A model's best version on validation gets the alias `challenger`, once for each new set of versions, so a person's
-    later choice is kept. It also gets the alias `champion` if the model never had a champion.
+    A model's version of the highest quality gets the alias `challenger`, once for each new set of versions, so a
+    person's later choice is kept. It also gets the alias `champion` if the model never had a champion.
 
     Returns:
         Names of the runs that were sent or completed.

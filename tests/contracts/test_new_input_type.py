@@ -116,7 +116,7 @@ def test_it_is_described_published_and_monitored(audio, tmp_path):
     )
     assert json.loads(signature_of(folder).to_dict()["inputs"])[0]["type"] == "binary"
     assert example_of(folder)["audio"].tolist() == [bytes(8)]
-    TrainingData(tmp_path).write(folder)
+    TrainingData(tmp_path).write(folder, is_refitted=False)
     assert {*read_known(folder)} == {"train", "val"}
     (tmp_path / "sounds").mkdir()
     for number in range(60):

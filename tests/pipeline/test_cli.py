@@ -229,7 +229,7 @@ class TestModels:
                            (f"{data}/test", images[70:140]), ("fresh", images[140:]),
                            ("dark", images[140:] // 4)):  # fmt: skip
             pq.write_table(pa.table({"image": encode_images(rows, threads=1)}), folder / f"{file}.parquet")
-        TrainingData(folder / "data/ranked_mnist").write(folder / "model")
+        TrainingData(folder / "data/ranked_mnist").write(folder / "model", is_refitted=False)
         for name in ("a.png", "b.png"):
             (folder / name).write_bytes(encoded(Image.fromarray(images[ord(name[0])])))
         return folder

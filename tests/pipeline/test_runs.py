@@ -93,6 +93,9 @@ def test_a_refit_ends_each_phase_at_its_best_epoch_and_leaves_out_one_that_was_w
         assert stage.stops_in(history) == expected
 
 
+FOLDS = ("-fold1", "-fold2", "-fold3")
+
+
 @pytest.fixture
 def folded(project):
     """Params of data whose 24 rows are in three folds; of a row all pixels and the target tell its fold."""
@@ -111,7 +114,7 @@ def folded(project):
 def test_seeds_and_folds_end_in_the_same_bits_side_by_side(folded):
     serial = run(folded(runs={"mine": {"seeds": [1, 2]}}))
     models = {name.split("/")[0] for name in serial if name.endswith("model.safetensors")}
-    assert models == {f"seed{seed}{fold}" for seed in (1, 2) for fold in ("", "-fold1", "-fold2", "-fold3")}
+    assert models == {f"seed{seed}{fold}" for seed in (1, 2) for fold in ("", *FOLDS)}
     assert len({serial[f"{name}/model.safetensors"] for name in models}) == 8
     record, best = json.loads(serial["run.json"]), load_model("models/runs/mine").state_dict()
     assert record["validation"][str(record["best"])] == max(record["validation"].values())
@@ -153,6 +156,33 @@ def test_each_row_is_predicted_by_the_model_of_its_fold_which_did_not_learn_from
         assert own["score"].to_pylist() == pytest.approx(scores[folds == fold].tolist(), abs=1e-6)
         correlations.append(spearmanr(own["score"], own["target"])[0])
     assert results.read("metrics/runs").by_seed("mine", "spearman")[1] == pytest.approx(np.mean(correlations))
+
+
+def test_with_folds_only_the_model_to_register_is_refitted_on_all_rows_for_the_middle_best_epoch(folded, monkeypatch):
+    def params(refit: bool):
+        return folded(runs={"mine": {"seeds": [1], "refit": refit}})
+
+    before, load, fit, learned, stops = run(params(False)), ScoreRanking.load, stage.train, [], []
+
+    def noted(*arguments, **options):
+        split = load(*arguments, **options)
+        learned.append((split.inputs.items[:, 0, 0, 0].int() - 1).tolist())
+        return split
+
+    def trained(*arguments, **options):
+        stops.append(options["stops"])
+        return fit(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ScoreRanking, "load", noted)
+        patch.setattr(stage, "train", trained)
+        made = run(params(True))
+    assert any(sorted(rows) == [*range(24)] for rows in learned)
+    best = [stage.stops_in(Path(f"models/runs/mine/seed1{fold}/history.csv")) for fold in ("", *FOLDS)]
+    assert stops[:-1] == [None] * 4
+    assert stops[-1]["finetune"] in np.unique([epochs["finetune"] for epochs in best if "finetune" in epochs])
+    changed = {name for name in made if made[name] != before[name]}
+    assert changed == {"seed1/model.json", "seed1/model.safetensors"}
 
 
 def test_what_diverges_is_named_what_is_done_is_kept_and_no_result_of_another_grid_is_taken(project):

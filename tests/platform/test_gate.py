@@ -479,6 +479,17 @@ def test_the_best_of_the_first_versions_needs_no_significance_but_is_held_agains
     assert decision.promoted == ("significantly better" in decision.reason and "not sig" not in decision.reason)
 
 
+def test_of_first_versions_that_were_compared_over_all_folds_only_a_significantly_better_one_is_promoted(published):
+    gate_split, reached = pq.read_table("data/clips/gate.parquet"), [*_reached()]
+    pq.write_table(gate_split.append_column("fold", pa.array([1] * len(gate_split))), "data/clips/val.parquet")
+    for name, best, promoted in ((FIRST, reached[1], False), (LATER, reached[-1], True)):
+        runs = [regressor("first", reached[0], name, quality=1.0), regressor("other", best, name, quality=0.5)]
+        publish(runs)
+        decision = decide_first(runs, name)
+        assert decision.promoted == promoted
+        assert ("best over all folds" in decision.reason) != promoted
+
+
 def test_a_first_version_that_is_lost_or_not_better_is_told_and_the_champion_stays(published, monkeypatch):
     runs = [regressor(name, seed, FIRST, quality=1.0 - seed) for name, seed in (("best", 1), ("lost", 2), ("worse", 3))]
     publish(runs)

@@ -1,6 +1,7 @@
 """`rankgrad monitor`: silent about more of the same, loud about what has changed, clear about what it cannot read."""
 
 import os
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,7 +61,7 @@ def project(tmp_path_factory, scenes) -> Path:
         pq.write_table(scenes(250, use), folder / f"data/ranked_mnist/{split}.parquet")
     for model in ("ranker", "model"):
         save_model(folder / model, small_ranker())
-    TrainingData(folder / "data/ranked_mnist").write(folder / "model")
+    TrainingData(folder / "data/ranked_mnist").write(folder / "model", is_refitted=False)
     return folder
 
 
@@ -143,7 +144,7 @@ def test_what_cannot_be_compared_is_named(compared, images, options, message):
 
 
 def test_a_version_needs_no_data_of_the_checkout_and_a_challenger_answers_the_same_rows(store, project, scenes):
-    write = TrainingData(project / "data/ranked_mnist").write
+    write = partial(TrainingData(project / "data/ranked_mnist").write, is_refitted=False)
     publish([Run("mine", "tests", "key", version=Version(NAME, project / "ranker", write=write))])
     pq.write_table(scenes(60, 8), "fresh.parquet")
 
@@ -219,7 +220,7 @@ def published(tmp_path, monkeypatch):
         save_model("model", network)
         for split in ("train", "val", "test"):
             pq.write_table(table, f"{split}.parquet")
-        TrainingData(tmp_path).write(Path("model"))
+        TrainingData(tmp_path).write(Path("model"), is_refitted=False)
 
     return publish
 
