@@ -309,8 +309,7 @@ def _missing(columns: Columns, options: dict[str, Any], inputs: Sequence[Column]
     if no_feature.any():
         lines.append(
             f"{no_feature.sum()} of the first {len(frame)} rows miss a feature: it is set to the median of the "
-            "training "
-            "rows, and an extra feature flags it; to drop such rows: `missing: leave_out`"
+            "training rows, and an extra feature flags it; to drop such rows: `missing: leave_out`"
         )
     if no_other.any():
         lines.append(f"{no_other.sum()} of the first {len(frame)} rows miss a value: they are dropped and counted")

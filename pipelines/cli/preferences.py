@@ -13,10 +13,8 @@ __all__ = ["preferences"]
 WORDS_OF_NAME = 5  # most words of a player's name
 MENTIONS = 4  # least number of rows per name, on average, if names are players
 CODE = re.compile(r"(?=.*\d)[\w.:/@-]+", re.ASCII)  # a name with a digit and without a space
-DECISION, FEW_DECISIONS = (
-    re.compile(r"prefer|winner|chosen|better|choice|vote"),
-    5,
-)  # names and largest number of values of a column that tells which answer is better
+DECISION = re.compile(r"prefer|winner|chosen|better|choice|vote")  # in names of columns that tell the better answer
+FEW_DECISIONS = 5  # largest number of values of such a column
 TIE = re.compile(r"ties?|tied|draw|equal|both.*", re.IGNORECASE)
 SIDES = {"a": "b", "0": "1", "1": "2", "left": "right"}  # endings of the names of two answers
 
@@ -138,8 +136,7 @@ def _prompt(columns: Columns, chosen: Column) -> Column | None:
     texts = likely or texts
     raise columns.refusal(
         f"{listed([column.name for column in texts])} may be the prompt: pass `--query {texts[0].typed}` to read it "
-        "with "
-        f"each answer and to keep answers to one prompt in one split"
+        f"with each answer and to keep answers to one prompt in one split"
         + ("" if likely else f"; or pass `--text {chosen.typed}` to read no prompt")
     )
 

@@ -111,8 +111,7 @@ def _share_dvc(project: Path, folder: Path) -> None:
     except UnicodeEncodeError as error:
         raise ValueError(
             f"{project}: the path of a DVC remote contains {error.object[error.start]!r}, but DVC writes only ASCII: "
-            "use "
-            "paths without it in .dvc/config and .dvc/config.local"
+            "use paths without it in .dvc/config and .dvc/config.local"
         ) from error
 
 

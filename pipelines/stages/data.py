@@ -69,8 +69,7 @@ def _share(folder: Path, folds: int) -> dict[str, int]:
     if not counts.all():
         raise ValueError(
             f"{folds} folds of {counts.sum()} rows: fold {1 + counts.argmin()} has no rows, expected fewer folds or "
-            "more "
-            "groups of rows"
+            "more groups of rows"
         )
     return {f"fold {fold}": int(count) for fold, count in enumerate(counts, 1)}
 

@@ -377,8 +377,7 @@ def check_positives(
     if both_ways and shape[-1] == 1:
         raise ValueError(
             f"scores and positives have shape {shape}, expected (..., n, m) with m of at least 2: a row with one score "
-            "leaves "
-            "nothing to compare"
+            "leaves nothing to compare"
         )
     check_real(positives=positives)
     wrong = (positives != 0) & (positives != 1)

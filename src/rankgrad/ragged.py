@@ -111,8 +111,7 @@ def _array(name: str, source: Any) -> np.ndarray:
     if name == "sizes" and _is_value_counts(source, array):
         raise TypeError(
             f"sizes is a {kind} from value_counts, ordered from the longest list to the shortest, expected the order "
-            "of "
-            "the rows: pass the list of each row as query, or .to_numpy() if lists really have this order"
+            "of the rows: pass the list of each row as query, or .to_numpy() if lists really have this order"
         )
     return array
 

@@ -136,8 +136,7 @@ def _fitting(backbone: Any, file: Path) -> dict[str, str]:
         found = "; ".join(_counted(names, fault) for fault, names in faults.items() if names)
         raise ValueError(
             f"{file}: the weights belong to a different network: {found}; set the backbone's name and options to those "
-            "of "
-            "the network in the file"
+            "of the network in the file"
         )
     return fitting
 
