@@ -1,7 +1,7 @@
-"""BM25, the usual baseline of search: it learns nothing, so it is compared with runs but never registered."""
+"""Simple ways to search, which are compared with runs but never registered."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -10,30 +10,47 @@ from torch import Tensor
 from rankgrad.datasets.files.splits import Split
 from rankgrad.plain_text import PAIR, words_of
 
-__all__ = ["TAKES", "bm25"]
+__all__ = ["RIVALS", "bm25", "word_map"]
 
-TAKES = {"retrieval": "text", "query_ranking": "text_pair"}  # the input type that it supports, by task
 LARGEST = 2**28  # largest dense table, in numbers
 AT_ONCE = 1000  # further documents to search at once
 SETTINGS = ((0.9, 0.4), (1.2, 0.75), (2.0, 0.9))  # k1 and b: saturation of counts, and normalization by length
+PENALTIES = (0.1, 1.0, 10.0)
+MOST_PAIRS = 4000  # of a query and a passage, which `word_map` learns: its time grows with the cube of their number
 
 
-def bm25(split: Split, task: str, settings: Sequence[tuple[float, float]] = SETTINGS) -> Iterator[Any]:
+class Rival(NamedTuple):
+    """A simple way to search.
+
+    Attributes:
+        takes: the input type that it supports, by task.
+        options: what a setting is, for messages.
+        settings: those among which validation chooses.
+        scores: yields the scores of one of the splits, by setting; takes the splits, the name of one, and settings.
+    """
+
+    takes: Mapping[str, str]
+    options: str
+    settings: Sequence[Any]
+    scores: Callable[[Mapping[str, Split], str, Sequence[Any]], Iterator[Any]]
+
+
+def bm25(split: Split, settings: Sequence[tuple[float, float]] = SETTINGS) -> Iterator[Any]:
     """Yield the scores of BM25 (Robertson and Zaragoza, 2009), with statistics of all documents searched, by setting.
 
     Args:
-        split: a split of the task.
-        task: a key of `TAKES`.
+        split: a split of passages that queries search, or of pairs of a query and a passage.
         settings: pairs of k1 and b.
     """
-    if task == "retrieval":
+    is_search = split.inputs.about["kind"] == "text"
+    if is_search:
         documents, queries = [*split.inputs.items, *(split.truth.others or ())], split.truth.texts
     else:
         queries, documents = zip(*(text.split(PAIR) for text in split.inputs.items), strict=True)
     asked, counts, lengths = _words_of(queries, documents)
     for saturation, by_length in settings:
         worth = _worth(counts, lengths, saturation, by_length)
-        if task != "retrieval":
+        if not is_search:
             yield _scores(np.asarray(asked.multiply(worth).sum(1)).ravel())
             continue
         if len(split) * worth.shape[1] > LARGEST:
@@ -44,6 +61,42 @@ def bm25(split: Split, task: str, settings: Sequence[tuple[float, float]] = SETT
         own, queries_words = worth[: len(split)].toarray(), asked.toarray()
         further = _further(worth[len(split) :], own.std())
         yield _untied(own, own.std()), _untied(queries_words, queries_words.std()), further
+
+
+def word_map(train: Split, split: Split, penalties: Sequence[float] = PENALTIES) -> Iterator[Any]:
+    """Yield the scores of ridge regression from the tf-idf of a query to that of its passage, by penalty.
+
+    It learns that customers say `bill` where passages say `invoice`. Both texts count as pieces of 3 to 5 letters of
+    their words, so that typing errors hardly matter. Learns 4,000 pairs at most, drawn at random.
+
+    Args:
+        train: the training split of a search in texts.
+        split: another split of it.
+        penalties: those of the regression.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    asked, answers = _pairs(train)
+    vectorizer = TfidfVectorizer(
+        preprocessor=lambda text: " ".join(words_of(text)), analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True
+    ).fit([*asked, *answers])
+    learned, passages = vectorizer.transform(asked), vectorizer.transform(answers)
+    documents = vectorizer.transform([*split.inputs.items, *(split.truth.others or ())]) @ passages.T
+    queries = (vectorizer.transform(split.truth.texts) @ learned.T).toarray()
+    kernel = (learned @ learned.T).toarray()
+    own = documents[: len(split)].toarray()
+    for penalty in penalties:
+        mapped = np.linalg.solve(kernel + penalty * np.eye(len(kernel)), queries.T).T
+        further = _further(documents[len(split) :], own.std())
+        yield _untied(own, own.std()), _untied(mapped, mapped.std()), further
+
+
+def _pairs(train: Split) -> tuple[list[str], list[str]]:
+    """Return the queries and the passages of pairs for training: at most `MOST_PAIRS`."""
+    answers = np.repeat(np.array(train.inputs.items, object), train.truth.counts)
+    queries = np.array(train.truth.texts, object)
+    chosen = np.random.default_rng(0).permutation(len(queries))[:MOST_PAIRS]
+    return [*queries[np.sort(chosen)]], [*answers[np.sort(chosen)]]
 
 
 def _further(worth: Any, spread: float) -> Iterator[Tensor]:
@@ -83,3 +136,19 @@ def _untied(values: np.ndarray, spread: float, *, seed: int = 0) -> Tensor:
 
 def _scores(values: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, np.float32))
+
+
+RIVALS = {
+    "bm25": Rival(
+        {"retrieval": "text", "query_ranking": "text_pair"},
+        "k1 and b",
+        SETTINGS,
+        lambda splits, name, settings: bm25(splits[name], settings),
+    ),
+    "word_map": Rival(
+        {"retrieval": "text"},
+        "penalty",
+        PENALTIES,
+        lambda splits, name, settings: word_map(splits["train"], splits[name], settings),
+    ),
+}

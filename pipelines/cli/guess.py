@@ -428,8 +428,10 @@ def _lines_on_no_dates(column: Column) -> list[str]:
 
 def _lines_on_unused(columns: Columns) -> list[str]:
     """Return lines on unused columns, first on possible groups."""
-    lines, unused = [], []
+    lines, unused, kinds = [], [], []
     for column in columns.free:
+        if column.is_category:
+            kinds.append(column.name)
         if "group" not in columns.structure and may_be_group(column):
             lines.append(
                 f"not used: {column.name}: {column.names.nunique()} values in {len(column.cells)} rows; to keep rows "
@@ -438,4 +440,7 @@ def _lines_on_unused(columns: Columns) -> list[str]:
         else:
             unused.append(column.name)
     lines += [f"not used: {name}: {reason}" for name, reason in columns.reasons.items()]
-    return lines + ([f"not used: {listed(unused)}"] if unused else [])
+    if unused:
+        advice = f"; `slices: [{', '.join(kinds)}]` in `args` shows metrics by their values" if kinds else ""
+        lines.append(f"not used: {listed(unused)}{advice}")
+    return lines

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from pipelines.cli.columns import whole_sheet
 from pipelines.cli.structure import EXPLAINED, explained
 from pipelines.config.plan import merged
-from pipelines.rivals import TAKES
+from pipelines.rivals import RIVALS
 from rankgrad import lookup
 from rankgrad.datasets.table import HEAD, Table
 from rankgrad.datasets.tables.cells import as_numbers, as_vectors, first_vector, missing_in
@@ -110,8 +110,9 @@ def blocks_of(
     }
     runs = {f"{key}-{name}": common | run for name, run in by_loss.items()}
     fitted, rivals = {}, {}
-    if TAKES.get(task) == input_type.name and form != "preferences":  # an answer need not repeat its prompt's words
-        rivals[f"{key}-bm25"] = {"name": "bm25", "task": task, "dataset": key, "metric": metric}
+    for name, rival in RIVALS.items() if form != "preferences" else ():  # an answer need not repeat its prompt's words
+        if rival.takes.get(task) == input_type.name:
+            rivals[f"{key}-{name}"] = {"name": name, "task": task, "dataset": key, "metric": metric}
     for name, model in _fitted_models(task, "passages" if rivals else input_type.name).items():
         # The thresholds of ordered labels are trained; fitted weights are not.
         judged_alike = {part: by_loss[standard][part] for part in ("loss", "training")}

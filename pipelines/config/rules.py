@@ -29,7 +29,7 @@ from pipelines.config.schema import (
     read,
     typed,
 )
-from pipelines.rivals import TAKES
+from pipelines.rivals import RIVALS
 from rankgrad import lookup
 from rankgrad.datasets.scenes.base import Scenes
 from rankgrad.io.starts import check_fit, with_files
@@ -598,8 +598,9 @@ def _check_rival(location: str, components: _Components, name: str) -> None:
     if name in components.settings.runs:
         raise _wrong(location, "is also the name of a run, and both would write the same predictions", "another name")
     inputs = components.inputs(rival.dataset)
-    if TAKES.get(rival.task) not in inputs:
-        possible = [f"{task} on {input_type}" for task, input_type in sorted(TAKES.items())]
+    takes = RIVALS[rival.name].takes
+    if takes.get(rival.task) not in inputs:
+        possible = [f"{task} on {input_type}" for task, input_type in sorted(takes.items())]
         found = f"{rival.name} cannot do {rival.task} on {' and '.join(inputs)}"
         raise _wrong(location, found, ", ".join(possible))
     _check_metric(rival.metric, rival.task, f"{location}.metric")

@@ -187,9 +187,9 @@ class Run(Block):
 
 
 class Rival(Block):
-    """Predictions without training to compare runs with, see pipelines/rivals.py."""
+    """A simple way to search to compare runs with, see pipelines/rivals.py."""
 
-    name: Literal["bm25"]
+    name: Literal["bm25", "word_map"]
     task: str
     dataset: Name
     metric: str  # by which its setting is chosen on validation

@@ -320,7 +320,7 @@ def _compare(name: str, number: str, evidence: Evidence, judged: Judged, gate: A
         better, of_slices = guarded_slices(evidence, judged, gate)
         reason += of_slices
     if evidence.judging < JUDGED and judged.metric in gaps:
-        few = f"{_too_few(evidence, gaps[judged.metric], judged)}, or choose by hand: {by_hand(name)}"
+        few = f"{_too_few(evidence)}, or choose by hand: {by_hand(name)}"
         better, reason = False, f"{reason}; but {few}"
     where = f"on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
     if tests > 1:
@@ -352,13 +352,11 @@ def _carry_out(
             client.set_registered_model_alias(name, "challenger", promoted)
 
 
-def _too_few(evidence: Evidence, gap: Row, judged: Any) -> str:
+def _too_few(evidence: Evidence) -> str:
     """Return the message that there are too few examples to promote anything, and what to do."""
-    gain = gain_of(gap, lower_is_better=evidence.lower_is_better[judged.metric])
-    least = "" if np.isnan(gain.low) else f"a difference would have to exceed about {gain.value - gain.low:.4f}, and "
     return (
-        f"only {evidence.judging} {evidence.unit} judge: {least}fewer than {JUDGED} promote nothing. Add "
-        f"{evidence.unit}, raise `split.gate` or `gate_share` in the dataset's args"
+        f"only {evidence.judging} {evidence.unit} judge, and fewer than {JUDGED} promote nothing. Add {evidence.unit}, "
+        "raise `split.gate` or `gate_share` in the dataset's args"
     )
 
 
@@ -426,7 +424,10 @@ def verdict(
     if gain.high < 0:
         return False, f"{text}: significantly worse"
     if not gain.low > 0:  # NaN is not
-        return False, f"{text}: not significantly better"
+        needed = (
+            "" if np.isnan(gain.low) else f"; so few examples show only gains above about {gain.value - gain.low:.3f}"
+        )
+        return False, f"{text}: not significantly better{needed}"
     if gain.value < gate.minimum_gain:
         return False, f"{text}: less than the minimum gain of {gate.minimum_gain:g}"
     for name in judged.guarded:

@@ -1,6 +1,7 @@
 """Measure a model on slices of its test split: by class, by number of labels, and by columns of the data."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,12 +13,14 @@ import pandas as pd
 import pyarrow as pa
 
 from rankgrad import lookup
+from rankgrad.datasets.tables.roles import SLICE
 from rankgrad.evaluation import Statistic, evaluate
 from rankgrad.io.parquet import FOLD, columns_of, is_number, parquet_file, read_table, said
 
 __all__ = ["Slice", "slices", "statistics"]
 
 FEWEST = 30  # fewest rows of a slice
+MOST = 30  # most values of a column that the user names for slices
 VALUES = 6  # most values of a column for one slice per value; numbers with more values are cut into thirds
 RESAMPLES = 100  # few, to save time: a version has a dozen slices
 NO_SLICES = {"id", "group", "within", "family", "gallery", "weight", FOLD}
@@ -101,7 +104,12 @@ def _slices(judge: Any, ids: list[Any], split: Path) -> Iterator[tuple[str, np.n
             yield f"class: {label}", np.flatnonzero(has_label)
         yield from _by_value("labels", present.sum(1))
     for name in columns:
-        yield from _by_value(name, table[name].to_numpy(zero_copy_only=False))
+        values = table[name].to_numpy(zero_copy_only=False)
+        if name.startswith(SLICE):
+            for value, _ in Counter(values[pd.notna(values)]).most_common(MOST):
+                yield f"{name.removeprefix(SLICE)}: {value}", np.flatnonzero(values == value)
+        else:
+            yield from _by_value(name, values)
 
 
 def _is_scalar(column: pa.DataType) -> bool:

@@ -188,6 +188,40 @@ def test_features_of_a_later_one_keep_their_order_and_new_ones_are_not_learned(c
     assert "x_c: not in the first delivery" in caplog.text
 
 
+@pytest.mark.parametrize("dated", [False, True])
+def test_the_hash_of_splits_puts_later_rows_into_the_gate_as_if_they_had_come_with_the_first(dated):
+    header = "name,group,x,y,day"
+    first = [f"{row},g{row % 150},{row},{row},2026-09-01" for row in range(300)]
+    later = [f"{row},g{row % 199},{row},{row},2026-10-01" for row in range(300, 600)]
+    roles = {"split": {"hash_of": "group", "gate": 0.2}} | (
+        {"date": {"column": "day", "first": "2026-09-30", "every": "month"}} if dated else {}
+    )
+    write("first", header, *first)
+    made(**roles)
+    before = {split: [stored("name", split), stored("group", split)] for split in ("train", "val", "test", "gate")}
+    if dated:
+        write("first", header, *first, *later)
+    else:
+        write("2026-10-01", header, *later)
+    values = made(snapshot=2, **roles)
+    for split in ("val", "test"):
+        assert [stored("name", split), stored("group", split)] == before[split]
+    assert stored("name", "gate")[: len(before["gate"][0])] == before["gate"][0]
+    assert {*stored("group")}.isdisjoint(stored("group", "gate"))
+    assert refusal(values, "shop") is None
+    extended, left_out = (
+        stored("name", "gate"),
+        {*map(str, range(600))}.difference(*(stored("name", split) for split in before)),
+    )
+    assert {f"g{int(name) % 199}" for name in left_out} <= {*before["val"][1], *before["test"][1]}
+    write("first", header, *first, *later)
+    if not dated:
+        (RAW / "2026-10-01/rows.csv").unlink()
+        (RAW / "2026-10-01").rmdir()
+    made(**roles | {"date": None})
+    assert sorted(stored("name", "gate")) == sorted(extended)
+
+
 def test_rows_of_a_later_one_that_repeat_held_out_rows_without_an_id_are_left_out(caplog):
     first = ["x,y,split", *(f"{row},{row},{split}" for row, split in ROWS)]
     write("first", *first)

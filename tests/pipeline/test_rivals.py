@@ -20,11 +20,11 @@ from sklearn.linear_model import Ridge
 from pipelines.cli.starting_runs import MODELS
 from pipelines.config import load
 from pipelines.config.schema import Comparison, Resampling, Run, typed
-from pipelines.rivals import SETTINGS, TAKES, bm25
+from pipelines.rivals import RIVALS, SETTINGS, bm25, word_map
 from pipelines.stages.compare import against_rival, compared, read_statistics, statistics_of, strongest_rival
 from pipelines.stages.rivals import _predicted
 from rankgrad import lookup
-from rankgrad.datasets.files.splits import Split
+from rankgrad.datasets.files.splits import Captions, Split
 from rankgrad.evaluation import Statistic
 from rankgrad.fitted import FittedBackbone
 from rankgrad.inputs import Inputs
@@ -58,12 +58,12 @@ def fitted(name: str, split: Split, **options):
     return backbone
 
 
-@pytest.mark.parametrize(("task", "kind"), [*TAKES.items()])
-def test_bm25_is_judged_as_a_network_is(task, kind, tmp_path):
-    written(task, kind, tmp_path)
+@pytest.mark.parametrize(("name", "task"), [(name, task) for name in RIVALS for task in RIVALS[name].takes])
+def test_a_simple_way_to_search_is_judged_as_a_network_is(name, task, tmp_path):
+    written(task, RIVALS[name].takes[task], tmp_path)
     judge = lookup.find("tasks", task)()
     val = judge.load(tmp_path, "val", threads=1)
-    table = _predicted(judge, {"val": val, "test": val}, judge.metrics[0].name)
+    table = _predicted(name, judge, {"train": val, "val": val, "test": val}, judge.metrics[0].name)
     assert np.isfinite(judge.statistic(table).of_all()[0])
 
 
@@ -178,13 +178,35 @@ def test_word_counts_of_preferences_learn_from_the_differences_of_answers(tf_idf
     assert (better > worse).all()
 
 
+def test_a_word_map_is_ridge_regression_from_a_query_s_pieces_of_words_to_those_of_its_passage():
+    words = {"bill": "invoice", "telly": "television", "fridge": "refrigerator", "phone": "telephone"}
+    train = _search([(f"{word} {number}", f"about the {words[word]}") for word in words for number in range(3)])
+    split = _search([(f"{word}s", f"help {words[word]}") for word in words])
+    vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True)
+    asked, answers = train.truth.texts, train.inputs.items
+    vectorizer.fit([*asked, *answers])
+    of = [vectorizer.transform(texts).toarray() for texts in (asked, answers, split.truth.texts, split.inputs.items)]
+    expected = Ridge(alpha=10.0, fit_intercept=False).fit(of[0], of[1]).predict(of[2]) @ of[3].T
+    [(own, queries, further)] = word_map(train, split, [10.0])
+    np.testing.assert_allclose(queries @ own.T, expected, atol=2e-3)
+    assert ((queries @ own.T).argmax(1) == torch.arange(4)).all()
+    assert not list(further)
+
+
+def _search(pairs: list[tuple[str, str]]) -> Split:
+    queries, passages = map(list, zip(*pairs, strict=True))
+    ones = torch.ones(len(pairs), dtype=torch.int64)
+    truth = Captions(queries, ones, ones, ones)
+    return Split(Inputs({"kind": "text"}, passages), truth)
+
+
 def test_bm25_is_the_formula_of_the_field():
     documents = ["a b b c", "b d", "e e e a f g", "c"]
     queries = ["b a", "b a", "e b e", "b c"]
     pairs = [f"{query}{PAIR}{document}" for query, document in zip(queries, documents, strict=True)]
     split = Split(Inputs({"kind": "text_pair"}, pairs), torch.ones(4), torch.full((2,), 2))
     lengths = [len(document.split()) for document in documents]
-    for scores, (saturation, by_length) in zip(bm25(split, "query_ranking"), SETTINGS, strict=True):
+    for scores, (saturation, by_length) in zip(bm25(split), SETTINGS, strict=True):
         expected = []
         for query, document, length in zip(queries, documents, lengths, strict=True):
             total = 0.0

@@ -110,7 +110,7 @@ def test_networks_and_bm25_search_the_passages_of_all_splits_and_of_the_collecti
         for splits in by_fold.values():
             split = splits["test"]
             assert len({*split.inputs.items, *split.truth.others}) == ROWS + FURTHER
-            [scores] = bm25(split, "retrieval", SETTINGS[:1])
+            [scores] = bm25(split, SETTINGS[:1])
             for table in (RETRIEVAL.predict(network, split), RETRIEVAL.table_of(split, scores)):
                 assert set(table["searched"].to_pylist()) == {ROWS + FURTHER}
             shared = split.truth.texts.count(SHARED)
@@ -123,7 +123,7 @@ def test_bm25_prefers_no_passage_of_the_split_to_those_of_the_collection():
     passages = [f"own{row}" for row in range(40)]
     queries = [f"lost{row}" if row % 2 else f"own{row}" for row in range(40)]
     split = searching(pairs_of(passages, queries), [f"other{row}" for row in range(40)], [])
-    [scores] = bm25(split, "retrieval", SETTINGS[:1])
+    [scores] = bm25(split, SETTINGS[:1])
     ranks = np.array([*chain(*RETRIEVAL.table_of(split, scores)["item_ranks"].to_pylist())])
     assert set(ranks[::2]) == {1}
     assert 30 < ranks[1::2].mean() < 50

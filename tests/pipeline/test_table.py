@@ -69,6 +69,23 @@ class TestRoles:
         assert "60: " in fitted["understood"]["rows"]
         assert "30 of customer, with 2 to 2 rows" in fitted["understood"]["groups"]
 
+    def test_columns_for_slices_are_stored_may_be_empty_and_of_a_query_its_first_row_counts(self, raw):
+        lines(
+            raw,
+            "judged.csv",
+            "query,x,grade,judge,day",
+            *(f"q{row // 2},{row},{row % 2},{['eva', '', 'max', 'eva'][row % 4]},{row % 3}" for row in range(80)),
+        )
+        options = {"file": "judged.csv", "features": "x", "relevance": "grade", "group": "query"}
+        splits, _, _ = read(options | {"slices": ["judge", "day"]}, raw)
+        rows = pd.concat([table.to_pandas() for table in splits.values()])
+        number = rows["name"].str[1:].astype(int)
+        assert rows["slice judge"].tolist() == ["max" if query % 2 else "eva" for query in number]
+        assert rows["slice day"].tolist() == [str(2 * query % 3) for query in number]
+        splits, _, _ = read(options | {"group": "x", "relevance": None, "target": "grade", "slices": ["judge"]}, raw)
+        rows = pd.concat([table.to_pandas() for table in splits.values()])
+        assert rows["slice judge"].isna().mean() == 0.25
+
     def test_pictures_that_parquet_stores_are_read_as_files_are(self, raw):
         frame = pd.read_csv(raw / "photos.csv")
         frame["picture"] = [(raw / path).read_bytes() for path in frame["path"]]

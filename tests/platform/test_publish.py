@@ -335,7 +335,8 @@ def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_
 def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):
     ranks = [[1, 0], [0, 1], [2, 1], [1, 0]] * 40
     lost = [row % 4 == 1 for row in range(160)]  # only the second class is, where it is alone
-    test = pa.table({"id": range(160), "label_ranks": ranks, "zoom": np.linspace(0, 1, 160), "shop": ["a", "b"] * 80})
+    columns = {"zoom": np.linspace(0, 1, 160), "shop": ["a", "b"] * 80, "slice judge": [*"aabbcdef", None, "b"] * 16}
+    test = pa.table({"id": range(160), "label_ranks": ranks} | columns)
     pq.write_table(test, tmp_path / "test.parquet")
     scores = np.where(np.array(lost)[:, None], [[1.0, 0.0]], ranks).tolist()
     predicted = {"id": range(160), "seed": [3] * 160, "scores": scores, "label_ranks": ranks, "true_label_ranks": ranks,
@@ -345,9 +346,10 @@ def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):
     made = slices("label_ranking", "ranked.exact_match", *files, seed=3)
     rows = {piece.name: (piece.rows, round(piece.value, 3)) for piece in made}
     expected = {"class: 0": (120, 1.0), "class: 1": (80, 0.5), "labels: 1": (120, 0.667), "labels: 2": (40, 1.0),
-                "shop: a": (80, 1.0), "shop: b": (80, 0.5)}  # fmt: skip
+                "shop: a": (80, 1.0), "shop: b": (80, 0.5), "judge: a": (32, 0.75)}  # fmt: skip
     assert rows.items() >= expected.items()
     assert len([name for name in rows if name.startswith("zoom: ")]) == 3
+    assert {name for name in rows if name.startswith("judge: ")} == {"judge: a", "judge: b"}  # the others have few rows
     assert (made[0].value, made[-1].value) == (0.5, 1.0)
 
 

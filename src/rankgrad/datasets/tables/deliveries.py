@@ -1,4 +1,4 @@
-"""Rows of a user's own table: a first delivery, which is split, and later ones, which are used only for training."""
+"""Rows of a user's own table: a first delivery, which is split, and later ones, which train and extend the gate."""
 
 import logging
 import posixpath
@@ -245,11 +245,35 @@ class Deliveries:
         return self.first.examples.frame["delivery"].between(1, self.reading.snapshot - 1)
 
     @property
-    def _held_out(self) -> pd.DataFrame:
+    def _first_held_out(self) -> pd.DataFrame:
         """The rows of the first delivery from which nothing may be learned: with folds, only those of the gate."""
         first = self._first_rows
         is_held_out = first["split"] == "gate" if self.reading.folds else first["split"] != "train"
         return first[is_held_out]
+
+    @cached_property
+    def _held_out(self) -> pd.DataFrame:
+        """The rows of all deliveries from which nothing may be learned."""
+        later = [examples.frame[self._joins_gate(examples)] for examples in self._every_examples]
+        return pd.concat([self._first_held_out, *later])
+
+    @property
+    def _every_examples(self) -> list[Examples]:
+        return [self.first.examples, *(later.examples for later in self.later)]
+
+    def _joins_gate(self, examples: Examples) -> pd.Series:
+        """Return which rows of later deliveries the gate gets: those that the hash of splits puts there, too.
+
+        So the gate grows, and has later days. Validation and test stay as they are, so that their metrics compare.
+        """
+        frame, first = examples.frame, self._first_rows
+        is_later = self._is_later if examples is self.first.examples else pd.Series(True, frame.index)
+        if not self.table.drawn or self.table.train_target is not None:  # later rows may have no other target
+            return is_later & False
+        is_in_gate = is_later & (frame["split"] == "gate")
+        if self.table.group is not None:
+            is_in_gate &= ~frame["group"].isin(first["group"][first["split"] != "gate"])
+        return is_in_gate
 
     def _require_new_names(self, later: Delivery) -> None:
         """Raise ValueError if ids or file names of a later delivery are also in the first one."""
@@ -257,7 +281,7 @@ class Deliveries:
         may_repeat = later.examples.are_numbered or table.relevance or table.passages_repeat
         if may_repeat or not (table.id or table.input_type.suffixes):
             return
-        first = self._held_out if table.captions else self._first_rows  # items in training may get more captions
+        first = self._first_held_out if table.captions else self._first_rows  # items in training may get more captions
         for row, name in frame["name"][frame["name"].isin(first["name"])].items():
             split = first["split"][first["name"] == name].iloc[0]
             raise ValueError(
@@ -281,28 +305,40 @@ class Deliveries:
         frames = [self.first.examples.dropped, *(later.examples.dropped.assign(delivery=1) for later in self.later)]
         dropped = pd.concat(frames)
         dropped = dropped[dropped["delivery"] < self.reading.snapshot]
-        return dropped["split"].where(dropped["delivery"] == 0, "train").value_counts().to_dict()
+        is_at_home = (dropped["delivery"] == 0) | (self.table.drawn & (dropped["split"] == "gate"))
+        return dropped["split"].where(is_at_home, "train").value_counts().to_dict()
 
     def rows(self, split: str) -> Iterator[pa.Table]:
-        """Yield the rows of a split; training also gets all rows of later deliveries."""
+        """Yield the rows of a split; the gate gets its part of later deliveries, too, and training the others."""
         first = self._first_and_later_rows(split)
         count = len(first)
         if count:
             yield from self._tables(self.first, first, split)
-        for later in self.later if split == "train" else ():
-            frame = with_truth(self.table, later.examples, later.examples.frame, learned=True)
-            self.skipped[split] += later.examples.left_out
-            frame = self._without_held_out(frame, later.raw)
+        for later in self.later if split in ("train", "gate") else ():
+            frame = self._later_rows(later.examples, later.examples.frame, split, later.raw)
             if self.table.relevance or later.examples.are_numbered:  # queries return, and so do numbers
                 frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
-            self._warn_of_later(later.examples, frame)
             count += len(frame)
-            logging.info("%s: %d more training rows, from a later delivery: %d in all", later.raw, len(frame), count)
+            rows = "training rows" if split == "train" else "rows of the gate"
+            logging.info("%s: %d more %s, from a later delivery: %d in all", later.raw, len(frame), rows, count)
             if len(frame):
                 yield from self._tables(later, frame, split)
 
+    def _later_rows(self, examples: Examples, rows: pd.DataFrame, split: str, raw: Path) -> pd.DataFrame:
+        """Return those of the rows of a later delivery that training or the gate gets."""
+        joins_gate = self._joins_gate(examples)[rows.index]
+        if split == "gate":
+            return with_truth(self.table, examples, rows[joins_gate], learned=False)
+        frame = with_truth(self.table, examples, rows[~joins_gate], learned=True)
+        self.skipped[split] += [
+            name for name, delivery in examples.left_out.items() if delivery or raw != self.first.raw
+        ]
+        frame = self._without_held_out(frame, raw)
+        self._warn_of_later(examples, frame)
+        return frame
+
     def _first_and_later_rows(self, split: str) -> pd.DataFrame:
-        """Return a split's rows of the first delivery; training also gets rows of later dates.
+        """Return a split's rows of the first delivery; training and the gate also get rows of later dates.
 
         Raises:
             ValueError: the first delivery has no row in the split.
@@ -313,16 +349,12 @@ class Deliveries:
                 f"{self.first.raw}: none of its {len(self._first_rows)} rows is in {split}; add rows, or choose a "
                 "larger share"
             )
-        if split != "train" or not self.table.date:
+        if split not in ("train", "gate") or not self.table.date:
             return rows
         examples = self.first.examples
-        later = with_truth(self.table, examples, examples.frame[self._is_later], learned=True)
-        self.skipped[split] += [name for name, number in examples.left_out.items() if number]
-        later = self._without_held_out(later, self.first.raw)
-        self._warn_of_later(examples, later)
-        logging.info(
-            "%s: %d training rows of later days, after %d of the first delivery", self.raw, len(later), len(rows)
-        )
+        later = self._later_rows(examples, examples.frame[self._is_later], split, self.first.raw)
+        of = "training rows" if split == "train" else "rows of the gate"
+        logging.info("%s: %d %s of later days, after %d of the first delivery", self.raw, len(later), of, len(rows))
         return pd.concat([rows, later])
 
     def _without_held_out(self, later: pd.DataFrame, raw: Path) -> pd.DataFrame:

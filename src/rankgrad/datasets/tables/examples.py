@@ -31,7 +31,7 @@ from rankgrad.datasets.tables.cells import (
     words_in,
 )
 from rankgrad.datasets.tables.files import Sheet, stored_pictures
-from rankgrad.datasets.tables.roles import NAMED, NUMERIC, TableOptions
+from rankgrad.datasets.tables.roles import NAMED, NUMERIC, SLICE, TableOptions
 from rankgrad.feature_names import is_feature_name
 from rankgrad.inputs.image import StoredPicture
 from rankgrad.io.written import as_json, log_once
@@ -134,6 +134,9 @@ def examples_of(table: TableOptions, sheet: Sheet, first_roles: Mapping[str, lis
         frame["negatives"] = _negatives(sheet, cells[roles["negatives"]], frame)
     if "ignore" in roles:
         frame["difficult"] = series(as_flags(sheet, cells[roles["ignore"]]) != 0, cells.index)
+    for column in roles.get("slices", ()):
+        is_empty = missing_in(cells[column], numeric=False)
+        frame[SLICE + column] = cells[column].map(str).astype(object).mask(is_empty, None)
     if "train_target" in first:
         frame["train_target"] = _numbers_where_given(sheet, first["train_target"])
     are_numbered = "id" not in first and bool((frame["name"] == names[complete & counts]).all())
@@ -178,7 +181,7 @@ def missing_cells(
     table: TableOptions, frame: pd.DataFrame, roles: dict[str, list[str]]
 ) -> Iterator[tuple[str, str, np.ndarray]]:
     """Yield the role and the name of each column whose cells must have a value, and which cells (n,) are empty."""
-    may_be_empty = {"categories", "words", "negatives"}  # an empty name or text becomes all zeros
+    may_be_empty = {"categories", "words", "negatives", "slices"}  # an empty name or text becomes all zeros
     if table.has_label_cells and not table.ordered:
         may_be_empty.add("labels")  # a row without labels belongs to no class
     if table.filled:

@@ -18,7 +18,7 @@ from rankgrad.inputs.features import Features
 from rankgrad.lookup import did_you_mean
 from rankgrad.numbers import ORDERS, Writing
 
-__all__ = ["ALL_SPLITS", "INPUTS", "LEARNED", "NAMED", "NUMERIC", "TRUTHS", "TableOptions"]
+__all__ = ["ALL_SPLITS", "INPUTS", "LEARNED", "NAMED", "NUMERIC", "SLICE", "TRUTHS", "TableOptions"]
 
 ALL_SPLITS = (*SPLITS, "gate")
 WRITTEN = ("encoding", "empty", "decimal", "thousands", "dates")  # options of how text is written
@@ -39,7 +39,9 @@ STRUCTURE = (
     "date",
     "split",
     "key",
+    "slices",
 )
+SLICE = "slice "  # before the names of stored columns that tell slices
 # Options that need a truth, and which.
 BESIDE = {
     "train_target": "target",
@@ -110,8 +112,8 @@ class TableOptions:
         weight: column of numbers of at least 0; a row of weight 0 is left out. Of queries, above 0.
         id: column that predictions return; None for the image's path, or else the row's number.
         date: {column, first, every}: rows up to the date `first` are the first delivery. Each later day, week, month,
-            or year is another delivery, used only for training. Dates are read as 2026-11-30, or, with `order: DMY` or
-            MDY, as 30.11.2026 or 11/30/2026, too.
+            or year is another delivery, for training and the gate. Dates are read as 2026-11-30, or, with `order: DMY`
+            or MDY, as 30.11.2026 or 11/30/2026, too.
         split: column of train, val, test, and gate, or {hash_of: column, val: 0.1, test: 0.2, gate: 0.1}, of which any
             key may be left out. By default, a hash of the group, the id, or else the input. With `relevance`, `hash_of`
             may be a column that several queries share, such as a prompt: these queries then also stay in one fold, and
@@ -124,6 +126,8 @@ class TableOptions:
         pad: resize the whole picture and add black bars if it is not square; by default, crop to the center square.
         skip_broken: leave out rows whose pictures cannot be decoded.
         allow_repeated: allow a picture in several splits.
+        slices: columns that nothing learns, such as a topic or a judge: the main metric is shown, and may be guarded by
+            the gate, for each of their frequent values. Of a query, its first row counts; cells may be empty.
         gate_share: the fraction of validation rows that become the gate, if the splits come from a column or files
             without one; the gate compares versions before one is promoted. 0 for no gate.
         without_relevant: keep or drop queries with nothing to order: without a relevant document, or with a single
@@ -174,6 +178,7 @@ class TableOptions:
     skip_broken: bool = False
     allow_repeated: bool = False
     without_relevant: Literal["keep", "drop"] = "keep"
+    slices: list[str] | None = None
     gate_share: float = 0.5
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # the check of the params refuses unknown options
@@ -424,9 +429,7 @@ class TableOptions:
         if self.group is not None and (not self.relevance or self.split_group != self.group):
             fields["group"] = pa.string()
         else:
-            fields["key"] = (
-                pa.string()
-            )  # what decides on the split and the fold, see `rankgrad.datasets.tables.examples`
+            fields["key"] = pa.string()  # decides on the split and the fold, see `rankgrad.datasets.tables.examples`
         if self.within:
             fields["within"] = pa.string()  # the name of the group column, which predictions keep
         if self.weight is not None:
@@ -435,6 +438,7 @@ class TableOptions:
             fields["negatives"] = pa.list_(pa.list_(pa.string()))  # of each caption
         if self.gallery is not None:
             fields["gallery"] = pa.int64()
+        fields |= {SLICE + column: pa.string() for column in self.slices or ()}
         facts = {"classes": classes, "features": fitted.get("features"), "input": self.reading | of_file}
         metadata = {name: json.dumps(value) for name, value in facts.items() if value}
         return pa.schema(fields, metadata or None)
@@ -458,6 +462,8 @@ class TableOptions:
             if len(set(columns)) < len(columns):
                 raise ValueError(f"{role}: column {max(columns, key=columns.count)!r} is named twice; name it once")
             columns_of[role] = columns
+        if "slices" in columns_of:
+            require_columns(self.slices or [], names)  # stored by these names, so they are no patterns
         if self.ignore is not None:
             ignored, labels = len(columns_of["ignore"]), len(columns_of["labels"])
             if ignored != labels:
