@@ -195,12 +195,15 @@ def _path_of(table: Table, folder: Path, split: str = "train") -> Path:
 
 
 def examples_column(table: Table) -> tuple[str, bool]:
-    """Return a column by which examples are counted: queries, items or rows; and whether rows share its values."""
+    """Return a column by which examples are counted: queries, items or rows; and whether rows share its values.
+
+    Each row is an item if passages repeat, since they are items of each query.
+    """
     role, is_shared = table.truth_role, False
     if table.relevance is not None:
         role, is_shared = "group", True
     elif table.captions is not None:
-        role, is_shared = table.input, True
+        role, is_shared = table.input, not table.passages_repeat
     option = getattr(table, role)
     return (option if isinstance(option, str) else option[0]), is_shared
 

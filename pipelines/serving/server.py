@@ -303,7 +303,7 @@ def _check_ids(rows: int, count: int, gallery: Gallery) -> None:
 def _with_found(answer: dict[str, Any], gallery: Gallery, count: int) -> dict[str, Any]:
     """Return an answer with its embedding replaced by the rows found."""
     rest = {name: value for name, value in answer.items() if name != "embedding"}
-    return rest | {"found": gallery.best(answer["embedding"], count)}
+    return rest | {"found": [] if answer["embedding"] is None else gallery.best(answer["embedding"], count)}
 
 
 def _refused(request: Request) -> Response | None:

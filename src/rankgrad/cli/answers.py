@@ -68,6 +68,9 @@ def _pieces(
     def respond(rows: list[Row]) -> list[Answer]:
         checked = task.checked(network.recipe, [row.asked() for row in rows])
         responses = task.answered(network, checked)
+        for response in responses:
+            if "error" in response:  # a server may answer the other rows
+                raise ValueError(response["error"])
         unlike_training.add(unlike, checked, [row.place for row in rows])
         return responses
 

@@ -172,8 +172,8 @@ def run(
     classes = recipe_of(folder).get("classes")
     count, broken = write(out, pieces, classes=classes, errors=skip_broken, names=all_answers.names)
     summary = {"out": str(out), "rows": count, "broken": broken}
-    _print(written.as_json(summary) if as_json else f"{out}: answers for {count - len(broken)} of {count} rows")
-    return _told(broken, count)
+    _print(written.as_json(summary) if as_json else f"{out}: {count - len(broken)} rows of answers")
+    return _told(broken)
 
 
 def _printed(
@@ -189,7 +189,7 @@ def _printed(
         elif annotated:
             annotate(annotated[count - 1], sources[count - 1], answer)
             _print(f"wrote {annotated[count - 1]}", file=sys.stderr if as_json else sys.stdout)
-    return _told(broken, count)
+    return _told(broken)
 
 
 def _print(text: str, file: TextIO | None = None) -> None:
@@ -206,11 +206,11 @@ def _places(folder: Path, sources: Sequence[Path], out: Path) -> list[Path]:
     return annotated_paths(sources, out)
 
 
-def _told(broken: Sequence[Any], count: int) -> int:
+def _told(broken: Sequence[Any]) -> int:
     if not broken:
         return 0
     named = ", ".join(printable(as_text(row_id)) for row_id in broken[:10]) + (", ..." if len(broken) > 10 else "")
-    print(f"{len(broken)} of {count} rows could not be answered: {named}", file=sys.stderr)
+    print(f"{len(broken)} rows could not be answered: {named}", file=sys.stderr)
     return 3
 
 

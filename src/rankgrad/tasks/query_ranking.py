@@ -282,8 +282,8 @@ class QueryRanking(Task):
         """Return the `scores` of each row's documents; of most networks, only their order within a row is meaningful.
 
         If a network was trained on preferences, `first_is_preferred` is the probability that the first of two documents
-        is preferred, see `scores`. Of another number of documents, `preferred` has the probability that each of them is
-        preferred to all others (Plackett 1975): the softmax of their scores.
+        is preferred, see `scores`. Of more documents, `preferred` has the probability that each of them is preferred to
+        all others (Plackett 1975): the softmax of their scores.
         """
         scores = self.scores(network, inputs, sizes)
         answers: list[dict[str, Any]] = [{"scores": of_query.tolist()} for of_query in scores.split(sizes.tolist())]
@@ -292,7 +292,7 @@ class QueryRanking(Task):
                 probabilities = torch.tensor(answer["scores"], dtype=torch.float64).softmax(0).tolist()
                 if len(probabilities) == 2:
                     answer["first_is_preferred"] = probabilities[0]
-                else:
+                elif len(probabilities) > 2:
                     answer["preferred"] = probabilities
         return answers
 

@@ -458,13 +458,20 @@ class Retrieval(TwoPhases):
         return [{"embedding": embedding} for embedding in self.outputs(network, inputs).tolist()]
 
     def answers_to(self, network: Any, rows: list[dict[str, Any]], first: int) -> list[dict[str, Any]]:
-        """Return the `embedding` of each row's item or `caption`, with unit length."""
+        """Return the `embedding` of each row's item or `caption`, with unit length.
+
+        The embedding of a caption without a known word is None, since it would depend only on the number of words; then
+        `error` says so.
+        """
         about, answers = network.recipe["input"], []
-        item = type_of(about)
+        item, vocabulary = type_of(about), getattr(network.texts.backbone, "vocabulary", None)
         for number, row in enumerate(rows, first):
+            if "caption" in row and vocabulary is not None and not vocabulary.has_word_of(row["caption"]):
+                unknown = f"the model knows no word of the caption {row['caption'][:60]!r}, expected at least one"
+                answers.append({"embedding": None, "error": unknown})
+                continue
             with of_row(number):
                 if "caption" in row:
-                    _check_known(network, row["caption"])
                     embedding = self.embed_captions(network, [row["caption"]])
                 else:
                     prepared = item.prepared([row[item.name]], about, where=f"row {number}")
@@ -475,16 +482,6 @@ class Retrieval(TwoPhases):
     def draw(self, plots: Any, path: Path, examples: Examples) -> bool:
         plots.found_captions(path, examples.inputs(SHOWN), _found(examples.predicted(*FOUND)))
         return True
-
-
-def _check_known(network: Any, caption: str) -> None:
-    """Raise a ValueError if the caption encoder has a vocabulary but knows no word of a caption.
-
-    The result would then depend only on the number of words.
-    """
-    vocabulary = getattr(network.texts.backbone, "vocabulary", None)
-    if vocabulary is not None and not vocabulary.has_word_of(caption):
-        raise ValueError(f"the model knows no word of the caption {caption[:60]!r}, expected at least one")
 
 
 def _found(table: pa.Table) -> list[list[tuple[str, bool]]]:
