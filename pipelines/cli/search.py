@@ -12,7 +12,7 @@ __all__ = ["refuse_ids", "search"]
 
 GRADE = re.compile(r"(relevance|grade|rel$|label|judg(e?ment|ed))")
 NUMBERED = r"(_?(id|no|key|nr|number))?"
-PASSAGE = re.compile(rf"(passage|document|doc|corpus){NUMBERED}|[pd]id")
+PASSAGE = re.compile(rf"(passage|document|doc|corpus|page|article|answer|chunk|section|product|item){NUMBERED}|[pd]id")
 QUERY = re.compile(rf"(query|question|search){NUMBERED}|qid")
 POSITIVE = re.compile(r"pos(itive)?(_(passage|document|doc|text))?")
 NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_(passage|document|doc|text))?s?(_?\d+)?")
@@ -90,7 +90,8 @@ def refuse_ids(columns: Columns) -> None:
         elif not (is_query and (column.is_text or column.has_sentences or _has_ids(column))):
             others.append(column)
     has_queries = len(passages) + len(others) < len(columns.all)
-    if has_queries and len(passages) == 1 and len(others) <= 1 and all(column.content == "number" for column in others):
+    rest = [column for column in others if column.content == "number" or not column.is_unique]  # others are ids of rows
+    if has_queries and len(passages) == 1 and len(rest) <= 1 and all(column.content == "number" for column in rest):
         raise _of_ids(columns, passages)
 
 

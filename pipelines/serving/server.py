@@ -216,6 +216,10 @@ def app_of(
         raise ValueError(f"{version} is a sorter, which cannot be monitored: remove --log-to")
     gallery = None if among is None else Gallery(weights, among, searched)
     input_name = model.recipe.get("input", {}).get("kind")
+    if requests is not None and model.recipe["task"] == "retrieval":
+        logging.getLogger(__name__).warning(
+            "requests with only a caption are not kept: `monitor` compares %s", input_name
+        )
     name, _, number = version.rpartition("/")
     about, counted = {"model": name, "version": number, "run": run}, counters or Counters()
     counted.serving(about)

@@ -347,8 +347,8 @@ class _Columns:
                 if self.type is Text and captions and roles.captions is None:
                     caption = captions[0].columns[0]
                     log_once(
-                        f"{columns[0]} is read, and {caption} is not: to read it instead, pass `--input "
-                        f"caption={caption}`"
+                        f"{columns[0]} is read, and {caption} is not: for `rankgrad predict` to read it instead, pass "
+                        f"`--input caption={caption}`"
                     )
                 return [*items, *captions] if roles.captions is None else captions if roles.captions else items
         if captions and roles.captions is None:
