@@ -123,7 +123,11 @@ def init(
             dataset["folds"] = folds
         is_refitted = settle_refit(blocks["runs"], dataset, units)
         typer.echo(f"{file}: {guessed.task}")
-        lines = [*guessed.lines, *_lines_on(blocks, key), line_on_gate(units, dataset, is_refitted=is_refitted)]
+        lines = [
+            *guessed.lines,
+            *_lines_on(blocks, key),
+            line_on_gate(units, dataset, is_refitted=is_refitted, seeds=seeds),
+        ]
         if are_kept:
             lines.append(f"seed and shares: those of the dataset {key} in {params}, so that rows stay in their splits")
         table("understood", rows=[[line] for line in lines])

@@ -274,13 +274,14 @@ def _drawn_by(table: Table) -> tuple[Any, ...]:
     return table.drawn, key, None if key else table.input_columns
 
 
-def line_on_gate(units: Units, block: dict[str, Any], *, is_refitted: bool) -> str:
+def line_on_gate(units: Units, block: dict[str, Any], *, is_refitted: bool, seeds: int) -> str:
     """Return a line on the size of the gate, on too few rows for validation, and on folds.
 
     Args:
         units: what the splits divide.
         block: the block of the dataset.
         is_refitted: whether runs learn validation rows, too.
+        seeds: the number of models to train for each run.
     """
     dataset, total = Table(**block["args"]), len(units.names)
     unit = units.name if units.name == "rows" else f"groups of {units.name}"
@@ -310,7 +311,10 @@ def line_on_gate(units: Units, block: dict[str, Any], *, is_refitted: bool) -> s
         line += _advice_on_validation(dataset, units.examples)
     if total < FEW and dataset.foldable:
         folds = 5 if total >= JUDGED else 3
-        line += f"; `--folds {folds}` compares the runs on all rows outside the gate, not only on the test split"
+        line += (
+            f"; `--folds {folds} --seeds 1` trains {folds + 1 + is_refitted} models for each run, not "
+            f"{seeds * (1 + is_refitted)}, compares the runs on all rows outside the gate, not only on the test split"
+        )
         if dataset.drawn:
             of_folds = 1 if is_refitted else 1 - 1 / folds
             learned = (1 - dataset.shares["gate"]) * of_folds
