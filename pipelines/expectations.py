@@ -153,7 +153,5 @@ def _understood(folder: Path) -> dict[str, str]:
     for split, count in manifest.get("dropped", {}).items():
         understood[f"dropped from {split}"] = f"{count} queries with nothing to order"
     if "known" in manifest:
-        understood["left out of later deliveries"] = (
-            f"{manifest['known']} rows that the first one, or their group, holds out"
-        )
+        understood["left out of later deliveries"] = f"{manifest['known']} rows that are held out, or whose group is"
     return understood

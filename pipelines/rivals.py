@@ -1,4 +1,4 @@
-"""Simple ways to search, which are compared with runs but never registered."""
+"""Baselines of search, which are compared with runs but never registered."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ PENALTIES = (0.1, 1.0, 10.0)
 MOST_PAIRS = 4000  # of a query and a passage, which `word_map` learns: its time grows with the cube of their number
 
 
-class Rival(NamedTuple):
+class SearchBaseline(NamedTuple):
     """A simple way to search.
 
     Attributes:
@@ -53,21 +53,17 @@ def bm25(split: Split, settings: Sequence[tuple[float, float]] = SETTINGS) -> It
         if not is_search:
             yield _scores(np.asarray(asked.multiply(worth).sum(1)).ravel())
             continue
-        if len(split) * worth.shape[1] > LARGEST:
-            raise ValueError(
-                f"bm25: {len(split):,} passages and {worth.shape[1]:,} words of queries are too many to search at "
-                "once: remove this rival from params.yaml"
-            )
+        _check_size("bm25", split, worth.shape[1], "words of queries")
         own, queries_words = worth[: len(split)].toarray(), asked.toarray()
         further = _further(worth[len(split) :], own.std())
         yield _untied(own, own.std()), _untied(queries_words, queries_words.std()), further
 
 
 def word_map(train: Split, split: Split, penalties: Sequence[float] = PENALTIES) -> Iterator[Any]:
-    """Yield the scores of ridge regression from the tf-idf of a query to that of its passage, by penalty.
+    """Yield the scores of a ridge regression that predicts a passage's tf-idf from its query's, by penalty.
 
-    It learns that customers say `bill` where passages say `invoice`. Both texts count as pieces of 3 to 5 letters of
-    their words, so that typing errors hardly matter. Learns 4,000 pairs at most, drawn at random.
+    It learns that customers say `bill` where passages say `invoice`. Words are split into pieces of 3 to 5 letters, so
+    typing errors matter little. At most `MOST_PAIRS` pairs, drawn at random, are learned.
 
     Args:
         train: the training split of a search in texts.
@@ -80,15 +76,25 @@ def word_map(train: Split, split: Split, penalties: Sequence[float] = PENALTIES)
     vectorizer = TfidfVectorizer(
         preprocessor=lambda text: " ".join(words_of(text)), analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True
     ).fit([*asked, *answers])
-    learned, passages = vectorizer.transform(asked), vectorizer.transform(answers)
-    documents = vectorizer.transform([*split.inputs.items, *(split.truth.others or ())]) @ passages.T
+    _check_size("word_map", split, len(asked), "pairs to learn from")
+    learned, passages = vectorizer.transform(asked), vectorizer.transform(answers).T
     queries = (vectorizer.transform(split.truth.texts) @ learned.T).toarray()
     kernel = (learned @ learned.T).toarray()
-    own = documents[: len(split)].toarray()
+    own = (vectorizer.transform(split.inputs.items) @ passages).toarray()
+    others = vectorizer.transform(split.truth.others) if split.truth.others else passages.T[:0]
     for penalty in penalties:
         mapped = np.linalg.solve(kernel + penalty * np.eye(len(kernel)), queries.T).T
-        further = _further(documents[len(split) :], own.std())
-        yield _untied(own, own.std()), _untied(mapped, mapped.std()), further
+        yield _untied(own, own.std()), _untied(mapped, mapped.std()), _further(others, own.std(), passages)
+
+
+def _check_size(name: str, split: Split, width: int, of: str) -> None:
+    """Raise ValueError if a table of a split's passages or queries, and so many columns, does not fit into memory."""
+    rows = max(len(split), len(split.truth.texts))
+    if rows * width > LARGEST:
+        raise ValueError(
+            f"{name}: {rows:,} passages or queries and {width:,} {of} are too many to search at once: remove this "
+            "rival from params.yaml"
+        )
 
 
 def _pairs(train: Split) -> tuple[list[str], list[str]]:
@@ -99,13 +105,19 @@ def _pairs(train: Split) -> tuple[list[str], list[str]]:
     return [*queries[np.sort(chosen)]], [*answers[np.sort(chosen)]]
 
 
-def _further(worth: Any, spread: float) -> Iterator[Tensor]:
+def _further(worth: Any, spread: float, mapped: Any = None) -> Iterator[Tensor]:
     """Yield the weights of words in further documents in pieces, so that memory does not grow with them.
 
     Their ties are broken at the same scale as the split's own, so that neither wins more of them.
+
+    Args:
+        worth: the weights, a sparse matrix with a row for each document.
+        spread: the standard deviation of those of the split's own documents.
+        mapped: a sparse matrix by which they are multiplied first; None for none.
     """
     for first in range(0, worth.shape[0], AT_ONCE):
-        yield _untied(worth[first : first + AT_ONCE].toarray(), spread, seed=1 + first)
+        piece = worth[first : first + AT_ONCE]
+        yield _untied((piece if mapped is None else piece @ mapped).toarray(), spread, seed=1 + first)
 
 
 def _words_of(queries: Any, documents: Any) -> tuple[Any, Any, np.ndarray]:
@@ -139,13 +151,13 @@ def _scores(values: np.ndarray) -> Tensor:
 
 
 RIVALS = {
-    "bm25": Rival(
+    "bm25": SearchBaseline(
         {"retrieval": "text", "query_ranking": "text_pair"},
         "k1 and b",
         SETTINGS,
         lambda splits, name, settings: bm25(splits[name], settings),
     ),
-    "word_map": Rival(
+    "word_map": SearchBaseline(
         {"retrieval": "text"},
         "penalty",
         PENALTIES,

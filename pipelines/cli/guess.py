@@ -428,10 +428,8 @@ def _lines_on_no_dates(column: Column) -> list[str]:
 
 def _lines_on_unused(columns: Columns) -> list[str]:
     """Return lines on unused columns, first on possible groups."""
-    lines, unused, kinds = [], [], []
+    lines, unused = [], []
     for column in columns.free:
-        if column.is_category:
-            kinds.append(column.name)
         if "group" not in columns.structure and may_be_group(column):
             lines.append(
                 f"not used: {column.name}: {column.names.nunique()} values in {len(column.cells)} rows; to keep rows "
@@ -441,6 +439,8 @@ def _lines_on_unused(columns: Columns) -> list[str]:
             unused.append(column.name)
     lines += [f"not used: {name}: {reason}" for name, reason in columns.reasons.items()]
     if unused:
-        advice = f"; `slices: [{', '.join(kinds)}]` in `args` shows metrics by their values" if kinds else ""
-        lines.append(f"not used: {listed(unused)}{advice}")
+        lines.append(f"not used: {listed(unused)}")
+    categories = [column.name for column in columns.free if column.is_category]
+    if categories:
+        lines.append(f"for metrics by their values, write `slices: [{', '.join(categories)}]` into `args`")
     return lines

@@ -84,7 +84,7 @@ def init(
     """
     from pipelines.cli.edited_params import as_yaml, write
     from pipelines.cli.guess import guess
-    from pipelines.cli.splits import check_splits, draw_splits, line_on_gate, settle_refit, units_of
+    from pipelines.cli.splits import check_splits, draw_splits, line_on_gate, settle_refit, trainings, units_of
     from pipelines.cli.starting_runs import blocks_of, check_name, starting_runs
     from pipelines.config.schema import read
     from rankgrad.datasets.table import Table
@@ -125,7 +125,7 @@ def init(
         typer.echo(f"{file}: {guessed.task}")
         lines = [
             *guessed.lines,
-            *_lines_on(blocks, key),
+            *_lines_on(blocks, key, is_refitted=is_refitted),
             line_on_gate(units, dataset, is_refitted=is_refitted, seeds=seeds),
         ]
         if are_kept:
@@ -138,7 +138,7 @@ def init(
     typer.echo(f"wrote to {params}: the dataset {key}, the runs {', '.join(blocks['runs'])}, and the comparison {key}")
     if left_out:
         typer.echo(f"removed from {params}: {left_out}" + ("" if keep else "; --keep keeps generated datasets"))
-    times = 1 + (folds or 0) + is_refitted
+    times = trainings(folds, is_refitted=is_refitted)
     count = sum(run["seeds"] for run in blocks["runs"].values()) * times
     quick = f", {len(blocks['runs']) * times} with --seeds 1" if seeds > 1 else ""
     typer.echo(
@@ -207,8 +207,9 @@ def _name_below(folder: Path, file: Path) -> str:
     return path.relative_to(folder).as_posix()
 
 
-def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
+def _lines_on(blocks: dict[str, Any], key: str, *, is_refitted: bool) -> list[str]:
     """Return lines on structure, splits, and runs of the blocks, for the user to review."""
+    from pipelines.cli.splits import trainings
     from rankgrad.datasets.table import Table
 
     dataset, options = blocks["datasets"][key], blocks["datasets"][key]["args"]
@@ -225,10 +226,10 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in read.shares.items() if share)
     if "folds" in dataset:
         folds = dataset["folds"]
-        is_refitted = any(run.get("refit") for run in blocks["runs"].values())
         lines.append(
             f"splits: {folds} folds{' and a gate' if 'gate' in read.splits else ''}; each row of a fold is tested "
-            f"once; each run trains {folds + 1 + is_refitted} times: the model to register learns from all folds"
+            f"once; each run trains {trainings(folds, is_refitted=is_refitted)} times: the model to register learns "
+            "from all folds"
             f"{'' if is_refitted else ' but one'}"
         )
     elif read.hashed is not None:
@@ -248,8 +249,10 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
         )
     if "date" in options:
         column, first = options["date"]["column"], options["date"]["first"]
-        lines.append(f"date: from {column}: rows after {first} are monthly deliveries for training (`every`)")
-    lines += _lines_on_runs(blocks, key)
+        lines.append(
+            f"date: from {column}: rows after {first} are monthly deliveries, for training and the gate (`every`)"
+        )
+    lines += _lines_on_runs(blocks, key, is_refitted=is_refitted)
     if "size" in dataset:
         lines.append(
             f"images: cropped to the central square, {dataset['size']} pixels per side (`size`; larger is slower); "
@@ -258,14 +261,14 @@ def _lines_on(blocks: dict[str, Any], key: str) -> list[str]:
     return lines
 
 
-def _lines_on_runs(blocks: dict[str, Any], key: str) -> list[str]:
+def _lines_on_runs(blocks: dict[str, Any], key: str, *, is_refitted: bool) -> list[str]:
     """Return lines on the runs, what they are compared with, and the metrics that decide."""
     comparison = blocks["comparisons"][key]
     baseline = blocks["runs"][comparison["baseline"]]
     seeds = baseline["seeds"]
     names = [comparison["baseline"], *comparison["runs"]]
     lines = [f"runs: {', '.join(names)}; seeds: {seeds} each, see --seeds"]
-    if baseline.get("refit"):
+    if is_refitted:
         trained = (
             "the models to register train again, on all folds"
             if "folds" in blocks["datasets"][key]

@@ -12,7 +12,8 @@ __all__ = ["refuse_ids", "search"]
 
 GRADE = re.compile(r"(relevance|grade|rel$|label|judg(e?ment|ed))")
 NUMBERED = r"(_?(id|no|key|nr|number))?"
-PASSAGE = re.compile(rf"(passage|document|doc|corpus|page|article|answer|chunk|section|product|item){NUMBERED}|[pd]id")
+ITEM = "(page|article|answer|chunk|section|product|item)_?(id|no|key|nr|number)"
+PASSAGE = re.compile(rf"(passage|document|doc|corpus){NUMBERED}|{ITEM}|[pd]id")
 QUERY = re.compile(rf"(query|question|search){NUMBERED}|qid")
 POSITIVE = re.compile(r"pos(itive)?(_(passage|document|doc|text))?")
 NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_(passage|document|doc|text))?s?(_?\d+)?")
@@ -85,13 +86,19 @@ def refuse_ids(columns: Columns) -> None:
     passages, others = [], []
     for column in columns.all.values():
         is_query = QUERY.fullmatch(plain(column.name)) is not None
-        if PASSAGE.fullmatch(plain(column.name)) and _has_ids(column):
+        is_target = columns.named.get("target") is column
+        if not is_target and PASSAGE.fullmatch(plain(column.name)) and _has_ids(column):
             passages.append(column)
         elif not (is_query and (column.is_text or column.has_sentences or _has_ids(column))):
             others.append(column)
     has_queries = len(passages) + len(others) < len(columns.all)
-    rest = [column for column in others if column.content == "number" or not column.is_unique]  # others are ids of rows
-    if has_queries and len(passages) == 1 and len(rest) <= 1 and all(column.content == "number" for column in rest):
+    learned = []
+    for column in others:
+        is_id_of_row = column.is_unique and column.content != "number"
+        if not is_id_of_row:
+            learned.append(column)
+    are_grades = len(learned) <= 1 and all(column.content == "number" for column in learned)
+    if has_queries and len(passages) == 1 and are_grades:
         raise _of_ids(columns, passages)
 
 

@@ -20,11 +20,11 @@ from rankgrad.datasets.tables.examples import group_in, shortened
 from rankgrad.datasets.tables.roles import SHARES
 from rankgrad.plain_text import key_in
 
-__all__ = ["Units", "check_splits", "draw_splits", "line_on_gate", "settle_refit", "units_of"]
+__all__ = ["Units", "check_splits", "draw_splits", "line_on_gate", "settle_refit", "trainings", "units_of"]
 
 SEEDS, COMPARED = 1000, 100  # seeds to try until no split is empty; seeds to choose the best from
 DRAWN = 1000  # most groups to draw for each seed: with so many, no split is empty
-SMALL = 300  # rows or groups; with more, the first seed that fills all splits will do
+SMALL = 300  # rows or groups, for which several seeds are compared
 FEW = 1000  # rows or groups; a test split of fewer than 200 leaves wide intervals
 BY_HAND = "`rankgrad promote MODEL --version N`"
 MOST_VALIDATION = 0.15  # so that most of a small table is for training
@@ -132,6 +132,11 @@ def settle_refit(runs: Mapping[str, dict[str, Any]], block: dict[str, Any], unit
         for run in runs.values():
             run.pop("refit", None)
     return any("refit" in run for run in runs.values())
+
+
+def trainings(folds: int | None, *, is_refitted: bool) -> int:
+    """Return how many models a run trains for each seed: one for each fold, the one to register, and its refit."""
+    return 1 + (folds or 0) + is_refitted
 
 
 def check_splits(folder: Path, dataset: Table, folds: int | None) -> None:
@@ -309,17 +314,18 @@ def line_on_gate(units: Units, block: dict[str, Any], *, is_refitted: bool, seed
         return line
     if units.split != "gate":  # val was counted
         line += _advice_on_validation(dataset, units.examples)
-    if total < FEW and dataset.foldable:
+    if total < FEW and dataset.foldable and not isinstance(dataset.split, str):
         folds = 5 if total >= JUDGED else 3
+        now, then = (seeds * trainings(None, is_refitted=is_refitted), trainings(folds, is_refitted=is_refitted))
         line += (
-            f"; `--folds {folds} --seeds 1` trains {folds + 1 + is_refitted} models for each run, not "
-            f"{seeds * (1 + is_refitted)}, compares the runs on all rows outside the gate, not only on the test split"
+            f"; to compare the runs on all rows outside the gate, pass `--folds {folds} --seeds 1`: each run then "
+            f"trains {then} models, not {now}"
         )
         if dataset.drawn:
             of_folds = 1 if is_refitted else 1 - 1 / folds
             learned = (1 - dataset.shares["gate"]) * of_folds
             drawn = 1 - sum(dataset.shares.values()) + (dataset.shares["val"] if is_refitted else 0)
-            line += f", and registers models that learn from {learned:.0%} of the rows, not {drawn:.0%}"
+            line += f", and the model to register learns from {learned:.0%} of the rows, not {drawn:.0%}"
     return line
 
 

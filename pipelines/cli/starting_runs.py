@@ -110,8 +110,9 @@ def blocks_of(
     }
     runs = {f"{key}-{name}": common | run for name, run in by_loss.items()}
     fitted, rivals = {}, {}
-    for name, rival in RIVALS.items() if form != "preferences" else ():  # an answer need not repeat its prompt's words
-        if rival.takes.get(task) == input_type.name:
+    for name, rival in RIVALS.items():
+        # An answer need not repeat its prompt's words.
+        if rival.takes.get(task) == input_type.name and form != "preferences":
             rivals[f"{key}-{name}"] = {"name": name, "task": task, "dataset": key, "metric": metric}
     for name, model in _fitted_models(task, "passages" if rivals else input_type.name).items():
         # The thresholds of ordered labels are trained; fitted weights are not.
@@ -197,7 +198,7 @@ def _path_of(table: Table, folder: Path, split: str = "train") -> Path:
 def examples_column(table: Table) -> tuple[str, bool]:
     """Return a column by which examples are counted: queries, items or rows; and whether rows share its values.
 
-    Each row is an item if passages repeat, since they are items of each query.
+    If passages repeat, each row counts as an item.
     """
     role, is_shared = table.truth_role, False
     if table.relevance is not None:

@@ -187,7 +187,7 @@ class Run(Block):
 
 
 class Rival(Block):
-    """A simple way to search to compare runs with, see pipelines/rivals.py."""
+    """A baseline of search to compare runs with, see pipelines/rivals.py."""
 
     name: Literal["bm25", "word_map"]
     task: str

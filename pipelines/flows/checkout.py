@@ -125,7 +125,7 @@ def _link(project: Path, folder: Path) -> None:
 
 
 def _copy_predictions(project: Path, folder: Path, params: Mapping[str, Any]) -> None:
-    """Copy the predictions of rivals by other programs, which stay valid because later deliveries are for training.
+    """Copy the predictions of rivals by other programs, which stay valid because later deliveries change no test row.
 
     Raises:
         ValueError: there are folds, so that later deliveries also change the rows to predict.

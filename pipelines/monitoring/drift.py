@@ -21,6 +21,7 @@ from pipelines.monitoring.reference import GROUP, ROWS, Reference, chosen, read_
 from pipelines.monitoring.shadow import Shadow, agreements
 from pipelines.ops.messages import as_line, first_line
 from pipelines.serving.named_model import at_version, model_folder
+from pipelines.serving.request_log import CAPTION, input_compared
 from rankgrad.cli import answers as tables
 from rankgrad.datasets.tables.ranges import REFERENCE, are_outside, in_words
 from rankgrad.datasets.tables.rows import OWN, Roles, Row, read
@@ -155,6 +156,9 @@ def compare(
     with model_folder(address) as folder:
         recipe, reference = recipe_of(folder), read_reference(folder, model=model)
         network = load_model(folder, device=find_device("auto"))
+
+    if input_compared(recipe) == CAPTION:
+        roles = roles._replace(captions=True)
 
     def fresh_rows() -> Iterator[Row]:
         return read([Path(fresh)], recipe, roles)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pipelines.ops.messages import first_line
+from pipelines.serving.request_log import CAPTION, input_compared
 from rankgrad import lookup
 from rankgrad.datasets.tables.rows import Row, pieces
 from rankgrad.inputs import type_of
@@ -96,15 +97,15 @@ def prepared(rows: Iterable[Row], recipe: Mapping[str, Any], *, chosen: Collecti
         ValueError: a file or a row is invalid; the message names it.
     """
     task, about, numbers = lookup.find("tasks", recipe["task"])(), recipe["input"], set(chosen)
-    input_type = type_of(about)
+    input_type, name = type_of(about), input_compared(recipe)
     for piece in pieces((row for number, row in enumerate(rows) if number in numbers), recipe):
         items = []
         for row in piece:
             try:
                 [checked] = task.checked(recipe, [row.asked()])
-                if input_type.name not in checked:
-                    raise ValueError(f"only a caption, expected {input_type.name}: captions are not compared")
-                cells = checked[input_type.name] if task.reads.lists else [checked[input_type.name]]
+                if name not in checked:
+                    raise ValueError(f"no {name}, expected one, by which rows are compared")
+                cells = checked[name] if task.reads.lists else [checked[name]]
                 items.append(input_type.prepared(cells, about, where=row.place))
             except (OSError, RuntimeError, TypeError, ValueError) as error:
                 message = first_line(error).removeprefix("row 0").lstrip(":, ")
@@ -135,7 +136,10 @@ def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> tuple
     input_type, counts = type_of(about), [len(items) for items in piece.rows]
     try:
         with _embedding_of(network) as parts:
-            answers = task.answers(network, input_type.gathered(piece.rows, about), torch.tensor(counts))
+            if input_compared(network.recipe) == CAPTION:
+                answers = [{"embedding": task.embed_captions(network, items)[0].tolist()} for items in piece.rows]
+            else:
+                answers = task.answers(network, input_type.gathered(piece.rows, about), torch.tensor(counts))
         for number, answer in enumerate(answers):
             check_answer(answer, number)
     except (RuntimeError, IndexError, ValueError, FloatingPointError) as error:  # pooling may leave nothing
@@ -156,7 +160,8 @@ def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> tuple
 @contextmanager
 def _embedding_of(network: Any) -> Generator[list[Tensor]]:
     """Yield a list that collects the features (n, size) from which a network scores items, while it predicts."""
-    scorer = getattr(network, "scorer", getattr(network, "items", network))
+    encoder = "texts" if input_compared(network.recipe) == CAPTION else "items"
+    scorer = getattr(network, "scorer", getattr(network, encoder, network))
     views = (getattr(network, "views", None) or {"count": 1})["count"]
     parts: list[Tensor] = []
     batches = count()
@@ -165,7 +170,7 @@ def _embedding_of(network: Any) -> Generator[list[Tensor]]:
         if next(batches) % views == 0:  # the first view of each batch is the unchanged items
             parts.append(pooled(scorer.head.pool(features)).float().flatten(1).cpu())
 
-    handle = network.backbone.register_forward_hook(keep)
+    handle = scorer.backbone.register_forward_hook(keep)
     try:
         yield parts
     finally:

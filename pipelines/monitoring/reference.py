@@ -9,9 +9,9 @@
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,12 @@ import torch
 from sklearn.decomposition import PCA
 
 from pipelines.monitoring.measure import Measured, Piece, measure, prepared
+from pipelines.serving.request_log import CAPTION, input_compared
 from pipelines.tracking.known_rows import Digests, known_rows, write_known
 from rankgrad import lookup
-from rankgrad.datasets.files.folds import FOLD, REGISTERED, folds_of, next_of
+from rankgrad.datasets.files.folds import FOLD, REGISTERED, folds_of, has_folds, next_of
 from rankgrad.datasets.tables.ranges import REFERENCE, ranges_in
-from rankgrad.datasets.tables.rows import Roles, read
+from rankgrad.datasets.tables.rows import Roles, Row, read
 from rankgrad.inputs import type_of
 from rankgrad.io.checkpoints import load_model
 from rankgrad.io.parquet import columns_of, parquet_file, read_table
@@ -126,8 +127,9 @@ class TrainingData:
         write_known(self._known, version)
         network = load_model(version, device=find_device("auto"))
         recipe = network.recipe
-        has_folds = FOLD in columns_of(self.folder / "test.parquet")
-        unseen = "test" if not has_folds else "gate" if is_refitted else "val"
+        unseen = "test"
+        if has_folds(self.folder):
+            unseen = "gate" if is_refitted else "val"
         training = measure(self._pieces("train", recipe), network)
         others = measure(self._pieces(unseen, recipe), network, known=training.inputs.words or None)
         reference = reference_of(self.folder.name, training, others)
@@ -148,8 +150,8 @@ class TrainingData:
         """Return the numbers of the rows of a split to measure; with folds, its file has the rows of all splits."""
         path = self.folder / f"{split}.parquet"
         with parquet_file(path) as file:
-            rows, has_folds = np.arange(file.metadata.num_rows), FOLD in file.schema_arrow.names
-        if has_folds:
+            rows, is_divided = np.arange(file.metadata.num_rows), FOLD in file.schema_arrow.names
+        if is_divided:
             folds = folds_of(path)
             is_val = folds == next_of(REGISTERED, folds=int(folds.max()))
             rows = rows[is_val if split == "val" else ~is_val]
@@ -171,12 +173,22 @@ class TrainingData:
         """Return the chosen rows of a split; models that read them in the same way share them."""
         reading = recipe["task"], recipe["input"]
         if split not in self._last or self._last[split][0] != reading:
-            # Stored columns have other names than those of the user's table, and pictures are already encoded.
-            about = {name: value for name, value in recipe["input"].items() if name not in UNLIKE_STORED}
-            roles = Roles([about["kind"]])
-            rows = read([self.folder / f"{split}.parquet"], {**recipe, "input": about}, roles, form="parquet")
+            rows = self._rows(self.folder / f"{split}.parquet", recipe)
             self._last[split] = reading, [*prepared(rows, recipe, chosen=self._chosen(split))]
         return self._last[split][1]
+
+    def _rows(self, path: Path, recipe: Mapping[str, Any]) -> Iterable[Row]:
+        """Return the rows of a split; of a search in texts, the first query of each passage."""
+        if input_compared(recipe) == CAPTION:
+            queries = read_table(path, ["captions"])["captions"].to_pylist()
+            return [Row(row, f"{path}: row {row}", partial(_asked, texts)) for row, texts in enumerate(queries, 1)]
+        # Stored columns have other names than those of the user's table, and pictures are already encoded.
+        about = {name: value for name, value in recipe["input"].items() if name not in UNLIKE_STORED}
+        return read([path], {**recipe, "input": about}, Roles([about["kind"]]), form="parquet")
+
+
+def _asked(queries: list[str]) -> dict[str, str]:
+    return {CAPTION: queries[0]}
 
 
 def _write(reference: Reference, folder: Path) -> None:

@@ -16,10 +16,11 @@ from typing import Any
 from rankgrad import lookup
 from rankgrad.io.atomic import replaced_file
 
-__all__ = ["BYTES", "ROWS", "RequestLog", "row_of"]
+__all__ = ["BYTES", "CAPTION", "ROWS", "RequestLog", "input_compared", "row_of"]
 
 ROWS = 2000  # fewest rows to keep per day, if there are that many
 BYTES = 2**27  # largest size of a day's file
+CAPTION = "caption"
 PARTIAL = ".partial-requests"  # name of today's file, which `pipelines.flows.monitor.newest` must ignore
 
 
@@ -122,6 +123,12 @@ def _draw(line: str) -> float:
     return json.loads(line)["draw"]
 
 
+def input_compared(recipe: Mapping[str, Any]) -> str:
+    """Return the input by which `monitor` compares rows: of a search in texts, its queries; else, the model's."""
+    kind = recipe["input"]["kind"]
+    return CAPTION if recipe.get("task") == "retrieval" and kind == "text" else kind
+
+
 def row_of(row: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Return a checked row of a request in the form of a table's row, see `rankgrad.inputs.InputType.written`.
 
@@ -131,6 +138,8 @@ def row_of(row: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     """
     about, task = recipe["input"], lookup.find("tasks", recipe["task"])
     input_type = lookup.find("inputs", about["kind"])
+    if input_type.name not in row:  # it has a caption
+        return dict(row)
     cells = row[input_type.name] if task.reads.lists else [row[input_type.name]]
     written = [input_type.written(cell, about) for cell in cells]
     return dict(row) | {input_type.name: written if task.reads.lists else written[0]}

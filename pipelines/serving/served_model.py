@@ -64,7 +64,10 @@ class Model(mlflow.pyfunc.PythonModel):
                 return np.array(self.answered(self.checked(np.asarray(model_input).tolist())), np.float32)
             # If a table has no known column, MLflow drops all of them; the error then lists the expected columns.
             rows = model_input.to_dict("records") if len(model_input.columns) else [{}]
-            return pd.DataFrame(self.answered(self.checked(rows)))
+            answers = pd.DataFrame(self.answered(self.checked(rows)))
+            if "error" in answers:  # of some rows: JSON has no NaN
+                answers = answers.astype(object).where(answers.notna(), None)
+            return answers
         except ValueError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
 

@@ -28,7 +28,7 @@ from starlette.routing import Route
 from pipelines.ops.messages import first_line
 from pipelines.serving.counters import CONTENT_TYPE_LATEST, Counters
 from pipelines.serving.named_model import at_version, model_folder
-from pipelines.serving.request_log import RequestLog, row_of
+from pipelines.serving.request_log import RequestLog, input_compared, row_of
 from pipelines.serving.served_model import BODY, Model
 from rankgrad import lookup
 from rankgrad.cli.answers import FOUND, Gallery
@@ -215,11 +215,9 @@ def app_of(
     if requests is not None and model.task is None:
         raise ValueError(f"{version} is a sorter, which cannot be monitored: remove --log-to")
     gallery = None if among is None else Gallery(weights, among, searched)
-    input_name = model.recipe.get("input", {}).get("kind")
+    input_name = None if model.task is None else input_compared(model.recipe)
     if requests is not None and model.recipe["task"] == "retrieval":
-        logging.getLogger(__name__).warning(
-            "requests with only a caption are not kept: `monitor` compares %s", input_name
-        )
+        logging.getLogger(__name__).warning("only requests with %s are kept, which `monitor` compares", input_name)
     name, _, number = version.rpartition("/")
     about, counted = {"model": name, "version": number, "run": run}, counters or Counters()
     counted.serving(about)
@@ -238,13 +236,12 @@ def app_of(
             return _refusal(400, "brackets are nested too deep, expected rows of cells"), 0
         except ValueError as error:
             return _refusal(400, str(error)), 0
+        if gallery is not None:
+            answers = [_with_found(answer, gallery, count) for answer in answers]
         if requests is not None:
-            # A row with only a caption has no input to compare, so it is not kept.
             kept = [number for number, row in enumerate(rows) if input_name in row]
             written = [row_of(rows[number], model.recipe) for number in kept]
             requests.keep(written, [answers[number] for number in kept], version)
-        if gallery is not None:
-            answers = [_with_found(answer, gallery, count) for answer in answers]
         warnings = [] if unlike_training is None else _warnings(rows, model.recipe, unlike_training)
         return JSONResponse({"predictions": answers} | ({"warnings": warnings} if warnings else {})), len(answers)
 

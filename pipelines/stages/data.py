@@ -1,6 +1,7 @@
 """Create a dataset: tables for training and evaluation, generated from digits or read from disk.
 
-Data on disk that arrives over time has one folder per delivery; deliveries after the first add training rows.
+Data on disk that arrives over time has one folder per delivery; deliveries after the first add rows for training and
+the gate.
 """
 
 import json

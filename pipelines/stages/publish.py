@@ -143,14 +143,16 @@ def _with_judged(rows: list[Row], judged: Metric) -> list[Row]:
 
 
 def _quality(params: Settings, run: str, metrics: list[Row], judged: Metric) -> float:
-    """Return by which value of a run the first versions are chosen; more is better.
+    """Return the value by which first versions are chosen, larger is better.
 
-    With folds, it is the gate's metric over all folds, each tested by a model that did not learn it; else, validation.
+    It is the gate's metric over all folds, each tested by a model that did not learn it; without folds, validation's.
     """
     if params.datasets[params.runs[run].dataset].folds is None:
         return validation_of(run)
-    of_all = [row.value for row in _with_judged(metrics, judged) if row.metric == "judged"]
-    return of_all[0] if of_all and not isnan(of_all[0]) else -inf
+    for row in metrics:
+        if row.metric == judged.name and not isnan(row.value):
+            return gain_of(row, lower_is_better=judged.lower_is_better).value
+    return -inf
 
 
 def _sorters(params: Settings, tags: dict[str, str], recorded: Recorded) -> list[Run]:

@@ -1,4 +1,4 @@
-"""Predict the test split with a simple way to search, using its best setting on validation."""
+"""Predict the test split with a baseline of search, using its best setting on validation."""
 
 import logging
 from collections.abc import Mapping

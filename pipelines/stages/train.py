@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from itertools import product
@@ -46,13 +46,18 @@ CHOOSING = 3  # number of seeds for choosing a setting of the grid
 class Job(NamedTuple):
     """An independent training: the number of a setting, a seed, and a fold (see `trained_folds`).
 
-    A refit learns the training and validation rows of the model to register, for as many epochs as were best before.
+    A refit trains the model to register on training and validation rows, for as many epochs as were best before: in its
+    `histories`, the folds whose models have its setting, and itself.
     """
 
     setting: int
     seed: int
     fold: int | None
-    refit: bool = False
+    histories: Sequence[int | None] = ()
+
+    @property
+    def refit(self) -> bool:
+        return len(self.histories) > 0
 
 
 def main(params: Settings, name: str) -> None:
@@ -76,8 +81,12 @@ def main(params: Settings, name: str) -> None:
         registered = [job for job in jobs if not job.fold]
         data = data_of(params, run.dataset, registered[0].fold, folder / "registered", ["train", "val"])
         join(data, folder / JOINED)
-        _trained(params, name, [job._replace(refit=True) for job in registered], folder)
-        jobs = [job if job.fold else job._replace(refit=True) for job in jobs]
+        refits = {}
+        for job in registered:
+            histories = [fold for fold, number in chosen.items() if number == job.setting]
+            refits[job] = job._replace(histories=tuple(histories))
+        _trained(params, name, [*refits.values()], folder)
+        jobs = [refits.get(job, job) for job in jobs]
     with replaced_folder(f"models/runs/{name}") as target:
         for job in jobs:
             result, kept = folder / _key(settings, job) / "result", target / name_of(job.seed, job.fold)
@@ -193,7 +202,8 @@ def _start(params: Settings, name: str, job: Job) -> Path | None:
 def _key(settings: list[dict[str, Any]], job: Job) -> str:
     """Return the name of a job's folder, which is unique for each setting, even if the grid changes."""
     name, setting = f"seed{job.seed}" + (f"-fold{job.fold}" if job.fold else ""), settings[job.setting]
-    name += "-refit" if job.refit else ""
+    if job.refit:
+        name += f"-refit{''.join(f'-{fold}' for fold in job.histories if fold is not None)}"
     text = json.dumps(setting, sort_keys=True)
     return f"{name}-{sha256(text.encode()).hexdigest()[:12]}" if setting else name
 
@@ -353,7 +363,7 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     task = lookup.find("tasks", plan.task)(plan.training, cache=FEATURES)
     stored = Path("data") / plan.dataset if job.fold is None else folder / "data"
     splits = _splits_in(folder.parent / JOINED if job.refit else stored, params, plan.task)
-    stops = _stops(params, name, job, folder.parent) if job.refit else None
+    stops = _stops(params.runs[name].settings, job, folder.parent) if job.refit else None
     start, model = _start(params, name, job), plan.model.model_dump()
     network = task.build(model if start is None else with_files(model, start), splits[0], seed=job.seed)
     if start is not None:
@@ -388,7 +398,7 @@ def train_one(params: Settings, name: str, job: Job, folder: Path) -> None:
     history = [epoch for _, epoch in epochs]
     with replaced_folder(folder / "result") as result:
         if job.refit:
-            chosen = folder.parent / _key(params.runs[name].settings, job._replace(refit=False)) / "result"
+            chosen = folder.parent / _key(params.runs[name].settings, job._replace(histories=())) / "result"
             train_split, _ = _splits_in(stored, params, plan.task)
             task.carry_over(network, load_model(chosen).to(accelerator.device), train_split)
             for file in ("history.csv", "validation.json"):
@@ -411,20 +421,17 @@ def _most_epochs(task: Any, network: Any, *, started: bool, stops: Mapping[str, 
     return sum(options.epochs for options in task.plan(started=started).values())
 
 
-def _stops(params: Settings, name: str, job: Job, folder: Path) -> dict[str, int]:
-    """Return the epoch after which each phase of a refit ends: the middle one of those that were best in each fold.
+def _stops(settings: list[dict[str, Any]], job: Job, folder: Path) -> dict[str, int]:
+    """Return how many epochs a refit trains each phase: the median of the best epochs in its histories.
 
-    A phase is left out if it was worse than an earlier phase in most folds.
+    A phase is left out if it was worse than an earlier one in most of them.
     """
-    settings = params.runs[name].settings
     best_epochs: dict[str, list[int]] = {}
-    folds = params.datasets[params.runs[name].dataset].trained_folds
-    histories = [folder / _key(settings, Job(job.setting, job.seed, fold)) / "result/history.csv" for fold in folds]
-    histories = [history for history in histories if history.is_file()]  # a fold may have chosen another setting
-    for history in histories:
-        for phase, epoch in stops_in(history).items():
+    for fold in job.histories:
+        chosen = folder / _key(settings, Job(job.setting, job.seed, fold))
+        for phase, epoch in stops_in(chosen / "result/history.csv").items():
             best_epochs.setdefault(phase, []).append(epoch)
-    return {phase: median_low(best) for phase, best in best_epochs.items() if 2 * len(best) >= len(histories)}
+    return {phase: median_low(best) for phase, best in best_epochs.items() if 2 * len(best) >= len(job.histories)}
 
 
 def stops_in(history: Path) -> dict[str, int]:

@@ -73,7 +73,8 @@ def summary(*, metrics: Sequence[Row], tags: Mapping[str, str]) -> str:
     trained = f"Trained by `{tags['stage']}`{seed}. " if "stage" in tags else ""
     if "folds" in tags:
         trained += f"The metrics are over {as_markdown(tags['folds'])}; "
-        trained += "the registered model learned from all folds but the first, which validated it. "
+        trained += "the registered model learned from all folds but the first, which validated it"
+        trained += " before it learned them all. " if "refit" in tags else ". "
     if "refit" in tags:
         trained += "After validation chose its setting and epochs, it was trained once more, on validation rows too. "
     lines += [f"{trained}Published at {made}, by rankgrad {__version__}."]

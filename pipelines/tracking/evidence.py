@@ -21,12 +21,12 @@ from pipelines.tracking import registry, slices
 from pipelines.tracking.known_rows import Digests, learned, read_known
 from pipelines.tracking.store import CredentialsRefused, ServerUnreachable
 from rankgrad import lookup
+from rankgrad.datasets.files.folds import has_folds
 from rankgrad.datasets.files.splits import Split
 from rankgrad.datasets.vectors import score_vectors
 from rankgrad.evaluation import Statistic
 from rankgrad.feature_names import empty_name, fills_of, title_of
 from rankgrad.io.checkpoints import load_model
-from rankgrad.io.parquet import FOLD, columns_of
 from rankgrad.ranks import exact_ranks
 from rankgrad.seeding import generator
 
@@ -76,7 +76,7 @@ class Judge:
     def __init__(self, name: str, task: str, data: Path, params: Settings, judged: Judged):
         self.name, self.task, self.data, self.params, self.judged = name, task, data, params, judged
         self.split = "gate" if (data / "gate.parquet").is_file() else "val"
-        self.has_folds = (data / "val.parquet").is_file() and FOLD in columns_of(data / "val.parquet")
+        self.has_folds = has_folds(data)
         self._predicted: dict[str, tuple[pa.Table, Digests]] = {}
 
     def check(self, number: str) -> None:

@@ -18,8 +18,8 @@ from pipelines.tracking import registry
 from pipelines.tracking.evidence import Evidence, Judge, by_hand
 from pipelines.tracking.store import ServerUnreachable, answering, connect
 from rankgrad import lookup
+from rankgrad.datasets.files.folds import has_folds
 from rankgrad.evaluation import Statistic, differences
-from rankgrad.io.parquet import FOLD, columns_of
 from rankgrad.io.results import Row
 from rankgrad.seeding import derived_seed
 
@@ -80,10 +80,10 @@ def decide_all(
     difference, corrected for the number of versions, excludes 0, and no guarded metric is worse by more than
     `tolerance`. If slices are guarded, none may be significantly worse by more than `slice_tolerance`. The best of
     those that are better becomes champion and challenger. Of the first versions, none of which is in use yet, it is the
-    best, even if it is not significantly better; with folds, which compared them on more rows than the gate has, the
-    champion stays in this case. Each decision and its evidence are written to the version's tags and
-    description. A champion that a person chose stays unless `over_person` is set. Running the gate again gives the same
-    decision and changes nothing.
+    best, even if it is not significantly better. With folds, it must be significantly better, since the comparison over
+    all folds chose the champion on more rows than the gate has. Each decision and its evidence are written to the
+    version's tags and description. A champion that a person chose stays unless `over_person` is set. Running the gate
+    again gives the same decision and changes nothing.
 
     Args:
         models: registered names; None for all that the params train.
@@ -175,8 +175,8 @@ def _decisions(
         by_person, first, judge: see `_reason`. Without folds, a first version need not be significantly better,
             whatever is guarded.
     """
-    is_any_gain_enough = first is not None and not judge.has_folds
-    better = [pair for pair in compared if pair.is_better or (is_any_gain_enough and pair.gain > 0)]
+    needs_significance = first is None or judge.has_folds
+    better = [pair for pair in compared if pair.is_better or (not needs_significance and pair.gain > 0)]
     best = max(better, key=lambda pair: pair.gain, default=None)
     decisions = []
     for pair in compared:
@@ -280,7 +280,7 @@ def _cannot_judge(name: str, data: Path, refitted: Sequence[str], *, is_same: bo
     if (data / "gate.parquet").is_file() or not val.is_file():
         return ""
     advice = f"choose by hand: {by_hand(name)}"
-    if FOLD in columns_of(val):
+    if has_folds(data):
         return f"no rows judge: {data.name} has folds, which train on all rows, but no gate split; {advice}"
     if refitted:
         versions = f"version{'s' if len(refitted) > 1 else ''} {', '.join(refitted)}"
@@ -320,8 +320,9 @@ def _compare(name: str, number: str, evidence: Evidence, judged: Judged, gate: A
         better, of_slices = guarded_slices(evidence, judged, gate)
         reason += of_slices
     if evidence.judging < JUDGED and judged.metric in gaps:
-        few = f"{_too_few(evidence)}, or choose by hand: {by_hand(name)}"
-        better, reason = False, f"{reason}; but {few}"
+        few = f"only {evidence.judging} {evidence.unit} judge, and fewer than {JUDGED} promote nothing"
+        advice = f"Add {evidence.unit}, raise `split.gate` or `gate_share` in the dataset's args"
+        better, reason = False, f"{reason}; but {few}. {advice}, or choose by hand: {by_hand(name)}"
     where = f"on {evidence.examples}{ON_VALIDATION if '/val' in evidence.examples else ''}"
     if tests > 1:
         where += f", with {1 - (1 - gate.confidence) / tests:.1%} intervals, because {tests} versions were judged"
@@ -350,14 +351,6 @@ def _carry_out(
             promoted = str(decision.challenger)
             registry.set_champion(client, name, promoted, by="gate")
             client.set_registered_model_alias(name, "challenger", promoted)
-
-
-def _too_few(evidence: Evidence) -> str:
-    """Return the message that there are too few examples to promote anything, and what to do."""
-    return (
-        f"only {evidence.judging} {evidence.unit} judge, and fewer than {JUDGED} promote nothing. Add {evidence.unit}, "
-        "raise `split.gate` or `gate_share` in the dataset's args"
-    )
 
 
 def _differences(ours: Statistic, theirs: Statistic, gate: Any, *use: str, tests: int = 1) -> dict[str, Row]:
@@ -424,9 +417,8 @@ def verdict(
     if gain.high < 0:
         return False, f"{text}: significantly worse"
     if not gain.low > 0:  # NaN is not
-        needed = (
-            "" if np.isnan(gain.low) else f"; so few examples show only gains above about {gain.value - gain.low:.3f}"
-        )
+        least = gain.value - gain.low
+        needed = "" if np.isnan(least) else f"; on these examples, a gain is significant from about {least:.4f} on"
         return False, f"{text}: not significantly better{needed}"
     if gain.value < gate.minimum_gain:
         return False, f"{text}: less than the minimum gain of {gate.minimum_gain:g}"

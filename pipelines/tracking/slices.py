@@ -106,7 +106,8 @@ def _slices(judge: Any, ids: list[Any], split: Path) -> Iterator[tuple[str, np.n
     for name in columns:
         values = table[name].to_numpy(zero_copy_only=False)
         if name.startswith(SLICE):
-            for value, _ in Counter(values[pd.notna(values)]).most_common(MOST):
+            counts = Counter(values[pd.notna(values)])
+            for value, _ in counts.most_common(MOST) if len(counts) > 1 else ():
                 yield f"{name.removeprefix(SLICE)}: {value}", np.flatnonzero(values == value)
         else:
             yield from _by_value(name, values)

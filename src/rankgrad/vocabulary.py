@@ -71,8 +71,11 @@ class Vocabulary:
         return self._numbers.get(word, len(self.words) + _bucket(word) if self.is_open else 1)
 
     def has_word_of(self, text: str) -> bool:
-        """Return whether at least one word of a text is known."""
-        return any(word in self._numbers for word in words_of(text))
+        """Return whether at least one word of a text is known, or has a number by a hash, of itself or its pieces."""
+        words = words_of(text)
+        if self.pieces or self.is_open:
+            return bool(words)
+        return any(word in self._numbers for word in words)
 
     def encode(self, captions: Sequence[str]) -> Tensor:
         """Return the numbers (n, longest) of words and of known marks, padded with 0.

@@ -248,10 +248,10 @@ def test_rows_of_held_out_groups_are_left_out_of_a_later_one_counted_and_not_cal
     write("2026-10-01", "name,group,split,x,y", *later)
     values = made(snapshot=2)
     assert stored("name") == ["0", "1", "2", "3", "later-0", "later-1", "later-4"]
-    assert "2 of 5 rows of later deliveries belong to groups" in caplog.text
+    assert "2 of 5 rows of later deliveries belong to held-out groups" in caplog.text
     assert "outliers" not in caplog.text
     assert refusal(values, "shop") is None
-    assert "2 rows that the first one, or their group, holds out" in Path("reports/data/shop.html").read_text()
+    assert "2 rows that are held out, or whose group is" in Path("reports/data/shop.html").read_text()
 
 
 QUERIES = {"group": "query", "relevance": "grade", "target": None, "id": None}
@@ -283,6 +283,22 @@ def test_queries_that_return_in_a_later_one_are_further_training_lists():
     write("2026-10-01", "query,x,grade,split", *later)
     values = made(snapshot=2, **QUERIES)
     assert stored("name") == ["q0", "q1", "2026-10-01/q0"]
+    assert refusal(values, "shop") is None
+
+
+def test_a_query_that_returns_is_judged_once_and_a_new_one_extends_the_gate():
+    lines = [f"q{row // 2},{row},{row % 2}" for row in range(240)]
+    options = QUERIES | {"split": {"hash_of": "query", "gate": 0.3}}
+    write("first", "query,x,grade", *lines[:120])
+    made(**options)
+    before = stored("name", "gate")
+    for day in DAYS[1:]:
+        write(day, "query,x,grade", *lines)  # all queries, old and new
+    values = made(snapshot=3, **options)
+    names = [name.rpartition("/")[2] for name in stored("name", "gate")]
+    assert names[: len(before)] == before
+    assert len(names) == len({*names}) > len(before)
+    assert {*names}.isdisjoint(name.rpartition("/")[2] for name in stored("name"))
     assert refusal(values, "shop") is None
 
 

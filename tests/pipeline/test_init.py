@@ -622,7 +622,7 @@ def test_networks_and_rivals_fit_the_input(tmp_path, columns, backbone, rate, ri
          ["gate: none, because 20 rows", "gate_share: 0", "val: about 20,"]),
         (PLAIN | {"customer": texts("c{}", 2)}, [], ["gate: none, because 30 groups of customer", "gate: 0"]),
         (PLAIN | {"id": N}, [],
-         ["gate: none, because 60 rows are fewer than 180", "val: about 9,", "val: 0.15", "`--folds 5`"]),
+         ["gate: none, because 60 rows are fewer than 180", "val: about 9,", "val: 0.15", "`--folds 5 --seeds 1`"]),
         ({"qid": np.repeat(range(40), [1, 2] * 20), "x": X, "relevance": cycled(1, 2)}, [],
          ["gate: none, because 20 groups of qid"]),
         (PLAIN, ["--folds", 5], ["each run trains 6 times", "folds: 5"]),

@@ -127,7 +127,7 @@ class TestBroken:
         monkeypatch.setattr(answering, "WRITTEN", 2)
         for out in ("out.parquet", "out.csv"):
             assert run(model, [table], out=Path(out), roles=roles, skip_broken=True) == 3
-            assert "2 rows could not be answered: x-3, x-4" in capsys.readouterr().err
+            assert "no answer for 2 rows: x-3, x-4" in capsys.readouterr().err
         rows = pq.read_table("out.parquet").to_pylist()
         assert [row["error"] is None for row in rows] == [True, True, False, False, True]
         assert "no such file" in rows[3]["error"]
@@ -340,7 +340,7 @@ def test_a_list_without_documents_is_skipped_by_name_and_answers_of_a_row_keep_i
     lists = [{"query": "a bill", "passage": PASSAGES}, {"query": "a parcel", "passage": []}]
     Path("rows.jsonl").write_text("\n".join(map(json.dumps, lists)))
     assert run(reranker, [Path("rows.jsonl")], out=Path("out.csv"), skip_broken=True) == 3
-    assert "1 rows could not be answered" in capsys.readouterr().err
+    assert "no answer for 1 rows" in capsys.readouterr().err
     about = {"kind": "text_pair", "columns": ["prompt", "chosen"], "rejected": "rejected", "id": "pair"}
     split = Split(Inputs(about, [f"pay{PAIR}a bill", f"pay{PAIR}print"]), torch.tensor([1.0, 0.0]), torch.tensor([2]))
     model = {"name": "identity", "args": {}, "backbone": {"name": "word_pair_ridge", "args": {"answers": True}}}

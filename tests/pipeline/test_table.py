@@ -131,7 +131,8 @@ class TestRoles:
         splits, _, _ = read(options, raw, size=16)
         assert json.loads(splits["train"].schema.metadata[b"input"])["caption"] == "caption"
         items = {row["name"]: row for row in pa.concat_tables(splits.values()).to_pylist()}
-        assert {name: row["gallery"] for name, row in items.items()} == {f"p{k}.jpg": k % 3 for k in range(40)}
+        galleries = {(int(name[1:-4]) % 3, row["gallery"]) for name, row in items.items()}
+        assert len(galleries) == len({number for _, number in galleries}) == 3
         assert items["p7.jpg"]["captions"] == ["a picture 7", "again 7", "thrice 7"]
 
     def test_frames_and_pictures_of_queries(self, raw):
@@ -291,7 +292,7 @@ def test_a_later_delivery_has_the_same_classes(raw, tmp_path_factory):
     later = mine / "2026-11-30"
     later.mkdir()
     (later / "q.jpg").write_bytes(photo(77))
-    lines(later, "photos.csv", "path,tags,customer", "q.jpg,bird,new")
+    lines(later, "photos.csv", "path,tags,customer", "q.jpg,bird,c1")
     with pytest.raises(ValueError, match="row 1: label 'bird'"):
         list(table.opened(mine, Reading(size=16, snapshot=2)).rows("train"))
 

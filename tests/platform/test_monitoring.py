@@ -245,6 +245,38 @@ def test_rows_without_a_group_do_not_form_one(published):
         assert (learned.groupby(GROUP).nunique() == 1).all(axis=None)
 
 
+@pytest.mark.parametrize(("is_refitted", "rows_"), [(False, 20), (True, 25)])
+def test_with_folds_a_network_is_measured_on_rows_that_it_did_not_learn(tmp_path, monkeypatch, is_refitted, rows_):
+    monkeypatch.chdir(tmp_path)
+    draws = np.random.default_rng(0)
+    folds = pa.array(np.repeat([1, 2, 3], 20))
+    table = pa.table({"features": draws.normal(size=(60, 2)).tolist(), "fold": folds})
+    for split in ("train", "val", "test"):
+        pq.write_table(table, f"{split}.parquet")
+    pq.write_table(pa.table({"features": draws.normal(size=(25, 2)).tolist()}), "gate.parquet")
+    save_model("model", small_network("score_ranking", "features"))
+    TrainingData(tmp_path).write(Path("model"), is_refitted=is_refitted)
+    assert len(read_reference(Path("model"), model="model").network) == rows_
+
+
+def test_of_a_search_in_texts_the_queries_are_compared(published):
+    draws, words = np.random.default_rng(0), ["a", "red", "blue", "hat", "shoes", "dress"]
+
+    def queries(count: int, more: str = "") -> list[str]:
+        return [" ".join([*draws.choice(words, draws.integers(2, 6)), more]).strip() for _ in range(count)]
+
+    texts = pa.array([[query] for query in queries(300)])
+    published(small_network("retrieval", "text"), pa.table({"text": ["a hat"] * 300, "captions": texts}))
+    pd.DataFrame({"caption": queries(200)}).to_csv("same.csv", index=False)
+    assert compare("same.csv", model="model").drifted == []
+    # The passages are all new, and do not count.
+    pd.DataFrame({"caption": queries(200, "bitte"), "text": queries(200, "neu")}).to_csv("other.csv", index=False)
+    assert "unknown words" in compare("other.csv", model="model").drifted
+    pd.DataFrame({"text": queries(200)}).to_csv("passages.csv", index=False)
+    with pytest.raises(ValueError, match="caption"):
+        compare("passages.csv", model="model")
+
+
 @pytest.mark.parametrize("kind", ["features", "text"])
 def test_rows_of_features_and_texts_are_compared_by_column_and_by_words(published, kind):
     draws, words = np.random.default_rng(0), ["red", "blue", "old", "new", "hat", "shoe"]

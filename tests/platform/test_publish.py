@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import mlflow
 import numpy as np
@@ -18,7 +19,7 @@ import pytest
 
 from pipelines.config import Settings, load
 from pipelines.running.history import keep_times
-from pipelines.stages.publish import main
+from pipelines.stages.publish import _quality, main
 from pipelines.tracking import gate, registry
 from pipelines.tracking.slices import slices
 from pipelines.tracking.upload import PARENT, Run, Version, publish
@@ -26,6 +27,7 @@ from rankgrad.io import results
 from rankgrad.io.checkpoints import build, load_model, save_model
 from rankgrad.io.results import Row
 from rankgrad.sorters import load_sorter
+from rankgrad.tasks import Metric
 
 from conftest import ROOT, done, killed_in, small_network, store_in  # isort: skip
 
@@ -330,6 +332,15 @@ def test_an_experiment_in_a_copy_sends_runs_and_no_versions_to_the_store_of_the_
     assert {run.data.tags["dvc.experiment"] for run in sent} == {"faster"}
     assert store.search_registered_models() == []
     assert all(run.info.artifact_uri.startswith(f"{tmp_path.as_uri()}/mlruns/") for run in sent)
+
+
+def test_with_folds_the_first_version_is_chosen_by_the_gate_s_metric_whatever_direction_is_better():
+    params = SimpleNamespace(runs={"mine": SimpleNamespace(dataset="x")}, datasets={"x": SimpleNamespace(folds=3)})
+    rows = [Row("mine", "loss", 0.4), Row("mine", "accuracy", 0.7)]
+    loss, accuracy = Metric("loss", "loss", lower_is_better=True), Metric("accuracy", "accuracy")
+    assert _quality(params, "mine", rows, loss) == -0.4
+    assert _quality(params, "mine", rows, accuracy) == 0.7
+    assert _quality(params, "mine", [Row("mine", "loss", float("nan"))], loss) == -float("inf")
 
 
 def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):

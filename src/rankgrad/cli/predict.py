@@ -210,7 +210,7 @@ def _told(broken: Sequence[Any]) -> int:
     if not broken:
         return 0
     named = ", ".join(printable(as_text(row_id)) for row_id in broken[:10]) + (", ..." if len(broken) > 10 else "")
-    print(f"{len(broken)} rows could not be answered: {named}", file=sys.stderr)
+    print(f"no answer for {len(broken)} rows: {named}; see `error` of each", file=sys.stderr)
     return 3
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rankgrad.io.parquet import COLLECTION, FOLD, parquet_file, read_table
+from rankgrad.io.parquet import COLLECTION, FOLD, columns_of, parquet_file, read_table
 
 __all__ = [
     "FOLD",
@@ -21,6 +21,7 @@ __all__ = [
     "fold_of",
     "folds_of",
     "fraction_of",
+    "has_folds",
     "join",
     "next_of",
     "split_at",
@@ -69,6 +70,12 @@ def next_of(fold: int, *, folds: int) -> int:
 def folds_of(path: str | Path) -> np.ndarray:
     """Return the fold of each row of a table (n,)."""
     return read_table(path, [FOLD])[FOLD].to_numpy()
+
+
+def has_folds(data: str | Path) -> bool:
+    """Return whether a dataset is divided into folds; not if its folder is empty."""
+    path = Path(data) / "val.parquet"
+    return path.is_file() and FOLD in columns_of(path)
 
 
 def described_folds(rows: Collection[int], group: str | None) -> str:

@@ -32,6 +32,7 @@ __all__ = ["Deliveries", "Delivery", "delivery_of", "drawn_splits", "folders_of"
 DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 PICTURES_AT_ONCE = 512  # decoded, written, and released together
 ROWS_AT_ONCE = 2**14  # for any other input
+GROWING = {"train": "training rows", "gate": "rows of the gate"}  # splits that later deliveries add to
 
 
 class Delivery(NamedTuple):
@@ -185,7 +186,7 @@ class Deliveries:
         fitted: what was computed from the first delivery's training rows, see `fitted_to`; and names of categories
             that only later deliveries have.
         skipped: names of the rows that were left out while writing, by split.
-        known: how many later rows were left out, because the first delivery holds them or their groups out.
+        known: how many later rows were left out, because they or their groups are held out.
         further_passages: see the function of this name.
     """
 
@@ -206,7 +207,10 @@ class Deliveries:
             self.splits[split] = with_truth(table, self.first.examples, in_split, learned=split == "train")
         self.fitted = fitted_to(table, self.first.raw, self.first.examples, self.splits, reading)
         if table.has_names:
-            later_rows = [self.first.examples.frame[self._is_later], *(later.examples.frame for later in self.later)]
+            later_rows = []
+            for delivery in (self.first, *self.later):
+                frame, is_later = delivery.examples.frame, self._is_later(delivery)
+                later_rows.append(frame[is_later & ~self._joins_gate(delivery)])
             self.fitted |= with_later_names(table, self.first.examples, pd.concat(later_rows), self.fitted["features"])
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
         self.known = 0
@@ -239,10 +243,12 @@ class Deliveries:
         frame = self.first.examples.frame
         return frame[frame["delivery"] == 0]
 
-    @property
-    def _is_later(self) -> pd.Series:
-        """Which rows of the first folder have a later date, up to the snapshot's."""
-        return self.first.examples.frame["delivery"].between(1, self.reading.snapshot - 1)
+    def _is_later(self, delivery: Delivery) -> pd.Series:
+        """Return which rows of a folder are later ones: all, or in the first folder those of later dates."""
+        frame = delivery.examples.frame
+        if delivery is self.first:
+            return frame["delivery"].between(1, self.reading.snapshot - 1)
+        return pd.Series(True, frame.index)
 
     @property
     def _first_held_out(self) -> pd.DataFrame:
@@ -254,26 +260,47 @@ class Deliveries:
     @cached_property
     def _held_out(self) -> pd.DataFrame:
         """The rows of all deliveries from which nothing may be learned."""
-        later = [examples.frame[self._joins_gate(examples)] for examples in self._every_examples]
+        later = [delivery.examples.frame[self._joins_gate(delivery)] for delivery in (self.first, *self.later)]
         return pd.concat([self._first_held_out, *later])
 
     @property
-    def _every_examples(self) -> list[Examples]:
-        return [self.first.examples, *(later.examples for later in self.later)]
+    def _gate_grows(self) -> bool:
+        """Whether later rows join the gate; with `train_target`, they may lack the target of rows that judge."""
+        return self.table.drawn and self.table.train_target is None
 
-    def _joins_gate(self, examples: Examples) -> pd.Series:
-        """Return which rows of later deliveries the gate gets: those that the hash of splits puts there, too.
+    @cached_property
+    def _joining_gate(self) -> list[pd.Series]:
+        """Which rows of each folder join the gate: later rows that the hash puts there, unless another split has them.
 
-        So the gate grows, and has later days. Validation and test stay as they are, so that their metrics compare.
+        So the gate grows, and has later days. Validation and test stay as they are, so that their metrics compare. A
+        row or a query that the gate has already does not join again, unless the bootstrap draws its group as one.
         """
-        frame, first = examples.frame, self._first_rows
-        is_later = self._is_later if examples is self.first.examples else pd.Series(True, frame.index)
-        if not self.table.drawn or self.table.train_target is not None:  # later rows may have no other target
-            return is_later & False
-        is_in_gate = is_later & (frame["split"] == "gate")
-        if self.table.group is not None:
-            is_in_gate &= ~frame["group"].isin(first["group"][first["split"] != "gate"])
-        return is_in_gate
+        first, joining = self._first_rows, []
+        is_in_gate = first["split"] == "gate"
+        others, known = first[~is_in_gate], {*first["key"][is_in_gate]}
+        for delivery in (self.first, *self.later):
+            frame = delivery.examples.frame
+            joins = self._is_later(delivery) & (frame["split"] == "gate") & self._gate_grows
+            if self.table.group is not None:
+                joins &= ~frame["group"].isin(others["group"])
+            if self.table.is_one_collection:
+                joins &= ~self._is_asked_in(frame, others)
+            if "group" not in self.table.schema.names:
+                joins &= ~frame["key"].isin(known)
+                known |= {*frame["key"][joins]}
+            joining.append(joins)
+        return joining
+
+    def _joins_gate(self, delivery: Delivery) -> pd.Series:
+        """Return which rows of a folder join the gate."""
+        folders = [self.first.raw, *(later.raw for later in self.later)]
+        return self._joining_gate[folders.index(delivery.raw)]
+
+    @staticmethod
+    def _is_asked_in(frame: pd.DataFrame, others: pd.DataFrame) -> pd.Series:
+        """Return which rows have a query that one of the other rows has, perhaps spelled in another way."""
+        asked = {*others["truth"].explode().map(spelled_alike)}
+        return frame["truth"].map(lambda queries: not asked.isdisjoint(map(spelled_alike, queries)))
 
     def _require_new_names(self, later: Delivery) -> None:
         """Raise ValueError if ids or file names of a later delivery are also in the first one."""
@@ -305,8 +332,10 @@ class Deliveries:
         frames = [self.first.examples.dropped, *(later.examples.dropped.assign(delivery=1) for later in self.later)]
         dropped = pd.concat(frames)
         dropped = dropped[dropped["delivery"] < self.reading.snapshot]
-        is_at_home = (dropped["delivery"] == 0) | (self.table.drawn & (dropped["split"] == "gate"))
-        return dropped["split"].where(is_at_home, "train").value_counts().to_dict()
+        stays = dropped["delivery"] == 0
+        if self._gate_grows:
+            stays |= dropped["split"] == "gate"
+        return dropped["split"].where(stays, "train").value_counts().to_dict()
 
     def rows(self, split: str) -> Iterator[pa.Table]:
         """Yield the rows of a split; the gate gets its part of later deliveries, too, and training the others."""
@@ -314,26 +343,25 @@ class Deliveries:
         count = len(first)
         if count:
             yield from self._tables(self.first, first, split)
-        for later in self.later if split in ("train", "gate") else ():
-            frame = self._later_rows(later.examples, later.examples.frame, split, later.raw)
+        for later in self.later if split in GROWING else ():
+            frame = self._later_rows(later, split)
             if self.table.relevance or later.examples.are_numbered:  # queries return, and so do numbers
                 frame = frame.assign(name=[f"{later.raw.name}/{name}" for name in frame["name"]])
             count += len(frame)
-            rows = "training rows" if split == "train" else "rows of the gate"
+            rows = GROWING[split]
             logging.info("%s: %d more %s, from a later delivery: %d in all", later.raw, len(frame), rows, count)
             if len(frame):
                 yield from self._tables(later, frame, split)
 
-    def _later_rows(self, examples: Examples, rows: pd.DataFrame, split: str, raw: Path) -> pd.DataFrame:
-        """Return those of the rows of a later delivery that training or the gate gets."""
-        joins_gate = self._joins_gate(examples)[rows.index]
+    def _later_rows(self, delivery: Delivery, split: str) -> pd.DataFrame:
+        """Return the later rows of a delivery that training or the gate gets."""
+        examples, is_later, joins_gate = delivery.examples, self._is_later(delivery), self._joins_gate(delivery)
         if split == "gate":
-            return with_truth(self.table, examples, rows[joins_gate], learned=False)
-        frame = with_truth(self.table, examples, rows[~joins_gate], learned=True)
-        self.skipped[split] += [
-            name for name, delivery in examples.left_out.items() if delivery or raw != self.first.raw
-        ]
-        frame = self._without_held_out(frame, raw)
+            return examples.frame[joins_gate]
+        frame = with_truth(self.table, examples, examples.frame[is_later & ~joins_gate], learned=True)
+        is_folder = delivery is not self.first  # else its rows without a date are those of the first delivery
+        self.skipped[split] += [name for name, number in examples.left_out.items() if number or is_folder]
+        frame = self._without_held_out(frame, delivery.raw)
         self._warn_of_later(examples, frame)
         return frame
 
@@ -349,11 +377,9 @@ class Deliveries:
                 f"{self.first.raw}: none of its {len(self._first_rows)} rows is in {split}; add rows, or choose a "
                 "larger share"
             )
-        if split not in ("train", "gate") or not self.table.date:
+        if split not in GROWING or not self.table.date:
             return rows
-        examples = self.first.examples
-        later = self._later_rows(examples, examples.frame[self._is_later], split, self.first.raw)
-        of = "training rows" if split == "train" else "rows of the gate"
+        later, of = self._later_rows(self.first, split), GROWING[split]
         logging.info("%s: %d %s of later days, after %d of the first delivery", self.raw, len(later), of, len(rows))
         return pd.concat([rows, later])
 
@@ -366,12 +392,10 @@ class Deliveries:
         if self.table.group is not None:
             is_held_out |= later["group"].isin(held_out["group"])
         if self.table.is_one_collection:
-            asked = {*held_out["truth"].explode().map(spelled_alike)}
-            is_held_out |= later["truth"].map(lambda queries: not asked.isdisjoint(map(spelled_alike, queries)))
+            is_held_out |= self._is_asked_in(later, held_out)
         if is_held_out.any():
             logging.warning(
-                "%s: %d of %d rows of later deliveries belong to groups, or repeat rows, that the first one holds out: "
-                "left out",
+                "%s: %d of %d rows of later deliveries belong to held-out groups, or repeat held-out rows: left out",
                 raw, is_held_out.sum(), len(later),
             )  # fmt: skip
             self.known += int(is_held_out.sum())

@@ -123,7 +123,7 @@ def examples_of(table: TableOptions, sheet: Sheet, first_roles: Mapping[str, lis
     if "weight" in first:
         frame["weight"] = as_numbers(sheet, first["weight"], least=SMALLEST, what="a number above 0")
     if "gallery" in first:
-        frame["gallery"] = pd.factorize(converted(sheet, first["gallery"], name_in))[0]
+        frame["gallery"] = converted(sheet, first["gallery"], name_in).map(_number_of)  # the same in each delivery
     if table.date:
         starts, every, order = table.date["first"], table.date["every"], table.date.get("order", ORDERS[0])
         frame["delivery"] = as_periods(sheet, first["date"], starts, every, order)
@@ -135,8 +135,9 @@ def examples_of(table: TableOptions, sheet: Sheet, first_roles: Mapping[str, lis
     if "ignore" in roles:
         frame["difficult"] = series(as_flags(sheet, cells[roles["ignore"]]) != 0, cells.index)
     for column in roles.get("slices", ()):
-        is_empty = missing_in(cells[column], numeric=False)
-        frame[SLICE + column] = cells[column].map(str).astype(object).mask(is_empty, None)
+        named = cells[column][~missing_in(cells[column], numeric=False)]
+        frame[SLICE + column] = converted(sheet, named, name_in).reindex(cells.index).astype(object)
+        frame[SLICE + column] = frame[SLICE + column].where(frame[SLICE + column].notna(), None)
     if "train_target" in first:
         frame["train_target"] = _numbers_where_given(sheet, first["train_target"])
     are_numbered = "id" not in first and bool((frame["name"] == names[complete & counts]).all())
@@ -181,7 +182,8 @@ def missing_cells(
     table: TableOptions, frame: pd.DataFrame, roles: dict[str, list[str]]
 ) -> Iterator[tuple[str, str, np.ndarray]]:
     """Yield the role and the name of each column whose cells must have a value, and which cells (n,) are empty."""
-    may_be_empty = {"categories", "words", "negatives", "slices"}  # an empty name or text becomes all zeros
+    may_be_empty = {"categories", "words", "negatives"}  # an empty name or text becomes all zeros
+    may_be_empty.add("slices")  # a row may be in none
     if table.has_label_cells and not table.ordered:
         may_be_empty.add("labels")  # a row without labels belongs to no class
     if table.filled:
@@ -389,6 +391,11 @@ def _keys(table: TableOptions, sheet: Sheet, first: dict[str, pd.Series], frame:
         return frame["input"].map(lambda pair: as_json(sorted(map(as_json, pair))))
     # Not the row's number: if a row is removed, the rows below it must keep their splits.
     return frame["input"].map(lambda cell: as_json(" ".join(cell.split()) if isinstance(cell, str) else cell))
+
+
+def _number_of(name: str) -> int:
+    """Return a number (int64) for a name, by its hash."""
+    return int.from_bytes(sha256(name.encode(errors="surrogatepass")).digest()[:8], "big") >> 1
 
 
 def shortened(key: str) -> str:

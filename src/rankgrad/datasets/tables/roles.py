@@ -41,7 +41,7 @@ STRUCTURE = (
     "key",
     "slices",
 )
-SLICE = "slice "  # before the names of stored columns that tell slices
+SLICE = "slice "  # prefix of the stored columns of slices
 # Options that need a truth, and which.
 BESIDE = {
     "train_target": "target",
@@ -462,8 +462,8 @@ class TableOptions:
             if len(set(columns)) < len(columns):
                 raise ValueError(f"{role}: column {max(columns, key=columns.count)!r} is named twice; name it once")
             columns_of[role] = columns
-        if "slices" in columns_of:
-            require_columns(self.slices or [], names)  # stored by these names, so they are no patterns
+        if self.slices is not None:
+            require_columns(self.slices, names)  # stored by these names, so they are no patterns
         if self.ignore is not None:
             ignored, labels = len(columns_of["ignore"]), len(columns_of["labels"])
             if ignored != labels:
