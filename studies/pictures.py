@@ -65,7 +65,7 @@ def cases() -> dict[str, list[Case]]:
 
 NOTES = (
     "Hollow dots: the interval includes 0. 0%: the standard loss or, in the first five cases, the best simple method.",
-    "Alternatives: trees, or MSE on a changed target. GB1: one protein whose variants are split four ways.",
+    "Alternatives: random forest, LightGBM with LambdaRank, or MSE on a changed target. GB1: a protein, split four ways.",
 )
 
 
@@ -182,8 +182,9 @@ def pays() -> str:
     ahead = [study for study, loss in ranking if loss.low > 0]
     higher = sum(alternative.gain > loss.gain for loss, alternative in other)
     notes = (
-        f"A ranking loss's interval is above 0 in {len(ahead)} of {len(ranking)} cases, {ahead.count('gb1')} of GB1; "
-        f"an alternative's mean is higher in {higher} of {len(other)}.",
+        f"In {len(ahead)} of {len(ranking)} cases, the ranking loss's interval lies above 0 ({ahead.count('gb1')} of these "
+        "are GB1); "
+        f"in {higher} of {len(other)}, the alternative's mean is higher.",
         *NOTES,
     )
     shapes = [_text(690, 54, "gain in metric")]
