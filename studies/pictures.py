@@ -65,7 +65,7 @@ def cases() -> dict[str, list[Case]]:
 
 NOTES = (
     "Hollow dots: the interval includes 0. 0%: the standard loss or, in the first five cases, the best simple method.",
-    "Alternatives: random forest, LightGBM with LambdaRank, or MSE on a changed target. GB1: a protein, split four ways.",
+    "Alternatives: random forest, LightGBM (LambdaRank), or MSE on a changed target. GB1: a protein, split four ways.",
 )
 
 
@@ -182,9 +182,8 @@ def pays() -> str:
     ahead = [study for study, loss in ranking if loss.low > 0]
     higher = sum(alternative.gain > loss.gain for loss, alternative in other)
     notes = (
-        f"In {len(ahead)} of {len(ranking)} cases, the ranking loss's interval lies above 0 ({ahead.count('gb1')} of these "
-        "are GB1); "
-        f"in {higher} of {len(other)}, the alternative's mean is higher.",
+        f"In {len(ahead)} of {len(ranking)} cases, a ranking loss's interval is above 0 "
+        f"({ahead.count('gb1')} are GB1); in {higher} of {len(other)}, the alternative's mean is higher.",
         *NOTES,
     )
     shapes = [_text(690, 54, "gain in metric")]

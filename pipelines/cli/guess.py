@@ -142,7 +142,7 @@ def guess(
     lines += (
         _lines_on_files(path, files)
         + _lines_on_features(columns, input_columns)
-        + _lines_on_unused(columns)
+        + _lines_on_unused(columns, options.get("text_pair", [None])[0])
         + missing_lines
     )
     return Guess(truth.task, options, lines)
@@ -426,8 +426,13 @@ def _lines_on_no_dates(column: Column) -> list[str]:
     return lines
 
 
-def _lines_on_unused(columns: Columns) -> list[str]:
-    """Return lines on unused columns, first on possible groups."""
+def _lines_on_unused(columns: Columns, prompt: str | None) -> list[str]:
+    """Return lines on unused columns, first on possible groups.
+
+    Args:
+        columns: those of the table.
+        prompt: the column of prompts or queries that are read with each answer or passage, if there is one.
+    """
     lines, unused = [], []
     for column in columns.free:
         if "group" not in columns.structure and may_be_group(column):
@@ -443,4 +448,8 @@ def _lines_on_unused(columns: Columns) -> list[str]:
     categories = [column.name for column in columns.free if column.is_category]
     if categories:
         lines.append(f"for metrics by their values, write `slices: [{', '.join(categories)}]` into `args`")
+        if prompt is not None:
+            name = categories[0]
+            code = f'table["{prompt}"] = table["{name}"] + ": " + table["{prompt}"]'
+            lines.append(f"to read a column that is known of new rows, too, join it to {prompt} in pandas: `{code}`")
     return lines

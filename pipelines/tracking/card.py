@@ -121,12 +121,10 @@ def _slices(slices: Sequence[Slice]) -> list[str]:
     if not slices:
         return []
     about = (
-        f"The lowest of {len(slices)} slices of the tested rows, for the seed that is served; the others are in "
-        "`model.json`. Some of many are low by chance, and a rank correlation is lower where targets differ less."
+        f"The worst of {len(slices)} slices of the tested rows, for the seed that is served; the others are in "
+        "`model.json`. Some of many are bad by chance, and a rank correlation is lower where targets differ less."
     )
-    rows = [
-        [as_markdown(lowest.name), str(lowest.rows), cell(*lowest.interval, digits=4)] for lowest in slices[:SLICES]
-    ]
+    rows = [[as_markdown(worst.name), str(worst.rows), cell(*worst.interval, digits=4)] for worst in slices[:SLICES]]
     return ["", "## Slices", "", about, "", markdown(["slice", "rows", f"{slices[0].metric} (95%)"], rows).rstrip()]
 
 

@@ -43,7 +43,7 @@ class Slice:
 
 
 def slices(task: str, metric: str, predictions: Path, test: Path, *, seed: int) -> list[Slice]:
-    """Return the slices of a test split, the lowest value first, and slices with an undefined metric last.
+    """Return the slices of a test split, the worst value first, and slices with an undefined metric last.
 
     Args:
         task: the name of the task.
@@ -54,10 +54,12 @@ def slices(task: str, metric: str, predictions: Path, test: Path, *, seed: int) 
     """
     table = read_table(predictions, columns_of(predictions))
     table, measured = table.filter(pa.array(table["seed"].to_numpy() == seed)), []
-    for name, (rows, statistic) in statistics(lookup.find("tasks", task)(), metric, table, test).items():
+    judge = lookup.find("tasks", task)()
+    sign = -1 if judge.metric_named(metric).lower_is_better else 1
+    for name, (rows, statistic) in statistics(judge, metric, table, test).items():
         row = evaluate(name, {seed: statistic}, resamples=RESAMPLES, seed=1)[0]
         measured.append(Slice(metric, name, rows, *row.interval))
-    return sorted(measured, key=lambda part: (math.isnan(part.value), part.value))
+    return sorted(measured, key=lambda part: (math.isnan(part.value), sign * part.value))
 
 
 def statistics(judge: Any, metric: str, predictions: pa.Table, split: Path) -> dict[str, tuple[int, Statistic]]:

@@ -364,6 +364,20 @@ def test_slices_are_by_class_by_number_of_labels_and_by_columns(tmp_path):
     assert (made[0].value, made[-1].value) == (0.5, 1.0)
 
 
+def test_the_worst_slice_comes_first_also_if_lower_is_better(tmp_path):
+    scores = [[1.0, 0.0], [0.0, 1.0]] * 40  # the second judge's pairs are all wrong
+    judges = ["sure", "random"] * 40
+    pq.write_table(pa.table({"id": range(80), "slice judge": judges}), tmp_path / "test.parquet")
+    predicted = {"id": range(80), "seed": [1] * 80, "scores": scores, "relevance": [[1, 0]] * 80}
+    pq.write_table(pa.table(predicted), tmp_path / "predictions.parquet")
+    files = tmp_path / "predictions.parquet", tmp_path / "test.parquet"
+    for metric in ("log_loss", "pair_accuracy"):
+        assert [piece.name for piece in slices("query_ranking", metric, *files, seed=1)] == [
+            "judge: random",
+            "judge: sure",
+        ]
+
+
 def test_a_version_answers_its_example_elsewhere_by_its_own_code_and_names_what_it_imports(store, tmp_path):
     shutil.rmtree("src")
     Path("src").symlink_to(ROOT / "src")
