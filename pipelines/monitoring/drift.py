@@ -159,6 +159,11 @@ def compare(
 
     if input_compared(recipe) == CAPTION:
         roles = roles._replace(captions=True)
+    if input_compared(recipe) == CAPTION and reference.compared != CAPTION:
+        raise ValueError(
+            f"{model}: {REFERENCE} is of an earlier version of RankGrad and describes no queries; publish the model "
+            "again with `make repro`"
+        )
 
     def fresh_rows() -> Iterator[Row]:
         return read([Path(fresh)], recipe, roles)
@@ -169,7 +174,7 @@ def compare(
         groups += row.group.values()
     counts = {
         "train": _enough(f"{model}: training", len(reference.inputs)),
-        "test": _enough(f"{model}: test (with folds, validation)", len(reference.network)),
+        "test": _enough(f"{model}: test (with folds, validation or gate)", len(reference.network)),
         "fresh": _enough(str(fresh), len(every_row)),
     }
     numbers = sorted(chosen("fresh", counts["fresh"], rows))

@@ -152,7 +152,8 @@ def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> tuple
     if known is not None:
         unknown = []
         for items in piece.rows:
-            unknown.append(np.mean([word not in known for word in _words(input_type.texts(items))]))
+            words = _words(input_type.texts(items))  # none in a text of marks alone
+            unknown.append(sum(word not in known for word in words) / max(1, len(words)))
         quantities["unknown words"] = unknown
     return quantities, embedding
 

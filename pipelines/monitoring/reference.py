@@ -76,6 +76,8 @@ class Reference:
         directions: directions of the training rows' embeddings.
         words: the words of all training texts; None if there are no texts.
         ranges: the smallest and the largest value of each numeric input in all training rows.
+        compared: the input by which rows are compared, see `pipelines.serving.request_log.input_compared`; empty if an
+            earlier version of the project wrote the reference.
     """
 
     dataset: str
@@ -84,6 +86,7 @@ class Reference:
     directions: Directions
     words: frozenset[str] | None
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    compared: str = ""
 
 
 def chosen(name: str, count: int, rows: int = ROWS) -> list[int]:
@@ -138,7 +141,8 @@ class TrainingData:
         inputs = reference.inputs.assign(**self._unknown_alone(recipe, lists=lists))
         reference = replace(reference, inputs=inputs)
         of_train, of_others = self._by_group("train", reference.inputs), self._by_group(unseen, reference.network)
-        _write(replace(reference, inputs=of_train, network=of_others, ranges=ranges), version / REFERENCE)
+        parts = {"inputs": of_train, "network": of_others, "ranges": ranges, "compared": input_compared(recipe)}
+        _write(replace(reference, **parts), version / REFERENCE)
 
     def _unknown_alone(self, recipe: Mapping[str, Any], *, lists: bool) -> dict[str, np.ndarray]:
         """Return the fractions of names that no other group has, of the chosen training rows."""
@@ -198,6 +202,7 @@ def _write(reference: Reference, folder: Path) -> None:
     np.savez(folder / "directions.npz", **vars(reference.directions))
     words = None if reference.words is None else sorted(reference.words)
     about = {"dataset": reference.dataset, "words": words, "ranges": reference.ranges}
+    about["compared"] = reference.compared
     (folder / "about.json").write_text(json.dumps(about) + "\n")
 
 
@@ -220,6 +225,7 @@ def read_reference(folder: Path, *, model: str) -> Reference:
             directions = Directions(**arrays)
         inputs, network = (pd.read_parquet(target / f"{name}.parquet") for name in ("inputs", "network"))
         words = None if about["words"] is None else frozenset(about["words"])
-        return Reference(about["dataset"], inputs, network, directions, words, ranges_in(folder))
+        compared = about.get("compared", "")
+        return Reference(about["dataset"], inputs, network, directions, words, ranges_in(folder), compared)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{model}: {REFERENCE} is corrupt ({error}); publish it again with `make repro`") from error

@@ -302,6 +302,19 @@ def test_a_query_that_returns_is_judged_once_and_a_new_one_extends_the_gate():
     assert refusal(values, "shop") is None
 
 
+def test_new_queries_for_known_passages_extend_the_gate_of_a_search():
+    rows = [f"text {row},what is {row}" for row in range(120)]
+    options = {"features": None, "target": None, "id": None, "group": None, "text": "passage", "captions": "query"}
+    options["split"] = {"gate": 0.3}
+    write("first", "passage,query", *rows)
+    write("2026-10-01", "passage,query", *(f"text {row},explain {row}" for row in range(120)))
+    made(**options)
+    before = stored("captions", "gate")
+    made(snapshot=2, **options)
+    after = [query for queries in stored("captions", "gate") for query in queries]
+    assert len(after) == len({*after}) == 2 * len(before)
+
+
 def test_an_outlier_among_the_targets_of_a_later_one_is_reported(deliveries, caplog):
     made(snapshot=2)
     assert "outliers" not in caplog.text

@@ -36,7 +36,7 @@ from pipelines.serving.request_log import RequestLog
 from pipelines.serving.served_model import BODY, Model
 from pipelines.tracking.upload import Run, Version, publish
 from rankgrad import lookup
-from rankgrad.datasets.tables.rows import read
+from rankgrad.datasets.tables.rows import Roles, read
 from rankgrad.inputs.image import Image as Photo
 from rankgrad.io.checkpoints import load_model, save_model
 from rankgrad.tasks.label_ranking import LabelRanking
@@ -287,6 +287,25 @@ class TestRequests:
         [asked] = [item.asked() for item in read([file], network.recipe)]
         (again,) = lookup.find("tasks", task)().respond(network, [asked])
         assert again == {name: pytest.approx(value) for name, value in answers[0].items() if name in again}
+
+    def test_of_a_search_in_texts_queries_are_kept_with_what_was_found_and_passages_are_not(self, tmp_path):
+        folder = folder_of_pair("retrieval of text")
+        pd.DataFrame({"text": ["a hat", "red shoes"], "id": ["h", "s"]}).to_csv(tmp_path / "shop.csv", index=False)
+        kept = RequestLog(tmp_path / "in")
+        client = TestClient(server.app_of(folder, requests=kept, among=tmp_path / "shop.csv"))
+        rows = [{"caption": "a large two"}, {"text": "a hat"}]
+        answers = []
+        for row in rows:
+            answer = client.post("/invocations", json={"dataframe_records": [row]})
+            assert answer.status_code == 200, answer.text
+            answers += answer.json()["predictions"]
+        [file] = (tmp_path / "in").glob("*.jsonl")
+        [line] = map(json.loads, file.read_text().splitlines())
+        assert (line["caption"], line["answer"]) == (rows[0]["caption"], answers[0])
+        assert {found["found"] for found in line["answer"]["found"]} == {"h", "s"}
+        recipe = load_model(folder).recipe
+        [asked] = [item.asked() for item in read([file], recipe, Roles(captions=True))]
+        assert asked == rows[0]
 
     def test_of_any_number_of_rows_a_bounded_random_sample_is_kept_also_after_a_restart(self, tmp_path, monkeypatch):
         monkeypatch.setattr(request_log, "ROWS", 100)

@@ -277,7 +277,7 @@ class Deliveries:
         """
         first, joining = self._first_rows, []
         is_in_gate = first["split"] == "gate"
-        others, known = first[~is_in_gate], {*first["key"][is_in_gate]}
+        others, known = first[~is_in_gate], first[is_in_gate]
         for delivery in (self.first, *self.later):
             frame = delivery.examples.frame
             joins = self._is_later(delivery) & (frame["split"] == "gate") & self._gate_grows
@@ -285,9 +285,12 @@ class Deliveries:
                 joins &= ~frame["group"].isin(others["group"])
             if self.table.is_one_collection:
                 joins &= ~self._is_asked_in(frame, others)
-            if "group" not in self.table.schema.names:
-                joins &= ~frame["key"].isin(known)
-                known |= {*frame["key"][joins]}
+            has_own_groups = "group" in self.table.schema.names
+            if self.table.is_one_collection and not has_own_groups:
+                joins &= ~self._is_asked_in(frame, known)  # new queries may search known passages
+            elif not has_own_groups:
+                joins &= ~frame["key"].isin(known["key"]) & ~frame["key"].where(joins).duplicated()
+            known = pd.concat([known, frame[joins]])
             joining.append(joins)
         return joining
 
