@@ -24,12 +24,14 @@ class SearchBaseline(NamedTuple):
 
     Attributes:
         takes: the input type that it supports, by task.
+        reads: the splits that it needs.
         options: what a setting is, for messages.
         settings: those among which validation chooses.
         scores: yields the scores of one of the splits, by setting; takes the splits, the name of one, and settings.
     """
 
     takes: Mapping[str, str]
+    reads: Sequence[str]
     options: str
     settings: Sequence[Any]
     scores: Callable[[Mapping[str, Split], str, Sequence[Any]], Iterator[Any]]
@@ -153,12 +155,14 @@ def _scores(values: np.ndarray) -> Tensor:
 RIVALS = {
     "bm25": SearchBaseline(
         {"retrieval": "text", "query_ranking": "text_pair"},
+        ["val", "test"],
         "k1 and b",
         SETTINGS,
         lambda splits, name, settings: bm25(splits[name], settings),
     ),
     "word_map": SearchBaseline(
         {"retrieval": "text"},
+        ["train", "val", "test"],
         "penalty",
         PENALTIES,
         lambda splits, name, settings: word_map(splits["train"], splits[name], settings),

@@ -229,8 +229,7 @@ def _lines_on(blocks: dict[str, Any], key: str, *, is_refitted: bool) -> list[st
         lines.append(
             f"splits: {folds} folds{' and a gate' if 'gate' in read.splits else ''}; each row of a fold is tested "
             f"once; each run trains {trainings(folds, is_refitted=is_refitted)} times: the model to register learns "
-            "from all folds"
-            f"{'' if is_refitted else ' but one'}"
+            f"from all folds{'' if is_refitted else ' but one'}"
         )
     elif read.hashed is not None:
         lines.append(f"splits: by a hash of {read.hashed}: {shares}; rows never change splits")
@@ -269,11 +268,9 @@ def _lines_on_runs(blocks: dict[str, Any], key: str, *, is_refitted: bool) -> li
     names = [comparison["baseline"], *comparison["runs"]]
     lines = [f"runs: {', '.join(names)}; seeds: {seeds} each, see --seeds"]
     if is_refitted:
-        trained = (
-            "the models to register train again, on all folds"
-            if "folds" in blocks["datasets"][key]
-            else ("all runs train again, on validation rows too")
-        )
+        trained = "all runs train again, on validation rows too"
+        if "folds" in blocks["datasets"][key]:
+            trained = "the models to register train again, on all folds"
         lines.append(f"refit: once validation has chosen their epochs, {trained}")
     if rivals := comparison.get("rivals", []):
         reader, has_pairs = f"{key}-word_pair_ridge", "rejected" in blocks["datasets"][key]["args"]

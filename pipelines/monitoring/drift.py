@@ -158,12 +158,12 @@ def compare(
         network = load_model(folder, device=find_device("auto"))
 
     if input_compared(recipe) == CAPTION:
+        if reference.compared != CAPTION:
+            raise ValueError(
+                f"{model}: {REFERENCE} is of an earlier version of RankGrad and describes no queries; publish the "
+                "model again with `make repro`"
+            )
         roles = roles._replace(captions=True)
-    if input_compared(recipe) == CAPTION and reference.compared != CAPTION:
-        raise ValueError(
-            f"{model}: {REFERENCE} is of an earlier version of RankGrad and describes no queries; publish the model "
-            "again with `make repro`"
-        )
 
     def fresh_rows() -> Iterator[Row]:
         return read([Path(fresh)], recipe, roles)

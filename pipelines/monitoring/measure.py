@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import count
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,7 +137,8 @@ def _answers(piece: Piece, network: Any, known: Collection[str] | None) -> tuple
     try:
         with _embedding_of(network) as parts:
             if input_compared(network.recipe) == CAPTION:
-                answers = [{"embedding": task.embed_captions(network, items)[0].tolist()} for items in piece.rows]
+                queries = [*chain.from_iterable(piece.rows)]
+                answers = [{"embedding": embedding} for embedding in task.embed_captions(network, queries).tolist()]
             else:
                 answers = task.answers(network, input_type.gathered(piece.rows, about), torch.tensor(counts))
         for number, answer in enumerate(answers):

@@ -201,8 +201,7 @@ def _write(reference: Reference, folder: Path) -> None:
     reference.network.to_parquet(folder / "network.parquet")
     np.savez(folder / "directions.npz", **vars(reference.directions))
     words = None if reference.words is None else sorted(reference.words)
-    about = {"dataset": reference.dataset, "words": words, "ranges": reference.ranges}
-    about["compared"] = reference.compared
+    about = {"dataset": reference.dataset, "words": words, "ranges": reference.ranges, "compared": reference.compared}
     (folder / "about.json").write_text(json.dumps(about) + "\n")
 
 

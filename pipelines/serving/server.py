@@ -215,9 +215,9 @@ def app_of(
     if requests is not None and model.task is None:
         raise ValueError(f"{version} is a sorter, which cannot be monitored: remove --log-to")
     gallery = None if among is None else Gallery(weights, among, searched)
-    input_name = None if model.task is None else input_compared(model.recipe)
     if requests is not None and model.recipe["task"] == "retrieval":
-        logging.getLogger(__name__).warning("only requests with %s are kept, which `monitor` compares", input_name)
+        kept = input_compared(model.recipe)
+        logging.getLogger(__name__).warning("only requests with %s are kept, which `monitor` compares", kept)
     name, _, number = version.rpartition("/")
     about, counted = {"model": name, "version": number, "run": run}, counters or Counters()
     counted.serving(about)
@@ -225,23 +225,13 @@ def app_of(
 
     def answers_to(body: bytes) -> tuple[Response, int]:
         try:
-            sent, k = request_in(body)
-            if k is not None and gallery is None:
-                raise ValueError("k is only for a server that searches rows: leave it out, or serve with --among")
-            rows, count = model.checked(sent), FOUND if k is None else k
-            if gallery is not None:
-                _check_ids(len(rows), count, gallery)
-            answers = model.answered(rows)
+            rows, answers = _rows_and_answers(body, model, gallery)
         except RecursionError:
             return _refusal(400, "brackets are nested too deep, expected rows of cells"), 0
         except ValueError as error:
             return _refusal(400, str(error)), 0
-        if gallery is not None:
-            answers = [_with_found(answer, gallery, count) for answer in answers]
         if requests is not None:
-            kept = [number for number, row in enumerate(rows) if input_name in row]
-            written = [row_of(rows[number], model.recipe) for number in kept]
-            requests.keep(written, [answers[number] for number in kept], version)
+            _keep(requests, rows, answers, model.recipe, version)
         warnings = [] if unlike_training is None else _warnings(rows, model.recipe, unlike_training)
         return JSONResponse({"predictions": answers} | ({"warnings": warnings} if warnings else {})), len(answers)
 
@@ -279,6 +269,30 @@ def app_of(
         Route("/version", _with_token(version_now, token)), Route("/metrics", _with_token(metrics, token)),
         Route("/ping", ping), Route("/health", ping),
     ])  # fmt: skip
+
+
+def _rows_and_answers(body: bytes, model: Model, gallery: Gallery | None) -> tuple[list[Any], list[Any]]:
+    """Return the checked rows of a request and their answers; in a search, with the rows found.
+
+    Raises:
+        ValueError: the request or a row is invalid.
+        RecursionError: brackets are nested too deep.
+    """
+    sent, k = request_in(body)
+    if k is not None and gallery is None:
+        raise ValueError("k is only for a server that searches rows: leave it out, or serve with --among")
+    rows, count = model.checked(sent), FOUND if k is None else k
+    if gallery is None:
+        return rows, model.answered(rows)
+    _check_ids(len(rows), count, gallery)
+    return rows, [_with_found(answer, gallery, count) for answer in model.answered(rows)]
+
+
+def _keep(requests: RequestLog, rows: list[Any], answers: list[Any], recipe: Mapping[str, Any], version: str) -> None:
+    """Keep a sample of the rows that `monitor` can compare, with their answers."""
+    name = input_compared(recipe)
+    kept = [number for number, row in enumerate(rows) if name in row]
+    requests.keep([row_of(rows[number], recipe) for number in kept], [answers[number] for number in kept], version)
 
 
 def _with_token(endpoint: Callable[[Request], Awaitable[Response]], token: str) -> Any:

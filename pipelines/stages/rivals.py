@@ -20,7 +20,7 @@ def main(params: Settings, name: str) -> None:
     rival = params.rivals[name]
     task, metric = lookup.find("tasks", rival.task)(), rival.metric
     with (
-        splits_of(params, rival.dataset, task, ["train", "val", "test"]) as by_fold,
+        splits_of(params, rival.dataset, task, RIVALS[rival.name].reads) as by_fold,
         replaced_file(f"predictions/{name}.parquet") as predictions,
     ):
         tables = {}

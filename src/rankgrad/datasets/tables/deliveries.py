@@ -210,7 +210,7 @@ class Deliveries:
             later_rows = []
             for delivery in (self.first, *self.later):
                 frame, is_later = delivery.examples.frame, self._is_later(delivery)
-                later_rows.append(frame[is_later & ~self._joins_gate(delivery)])
+                later_rows.append(frame[is_later & ~self._joins_gate[delivery.raw]])
             self.fitted |= with_later_names(table, self.first.examples, pd.concat(later_rows), self.fitted["features"])
         self.skipped: dict[str, list[str]] = {split: [] for split in table.splits}
         self.known = 0
@@ -260,7 +260,7 @@ class Deliveries:
     @cached_property
     def _held_out(self) -> pd.DataFrame:
         """The rows of all deliveries from which nothing may be learned."""
-        later = [delivery.examples.frame[self._joins_gate(delivery)] for delivery in (self.first, *self.later)]
+        later = [delivery.examples.frame[self._joins_gate[delivery.raw]] for delivery in (self.first, *self.later)]
         return pd.concat([self._first_held_out, *later])
 
     @property
@@ -269,35 +269,27 @@ class Deliveries:
         return self.table.drawn and self.table.train_target is None
 
     @cached_property
-    def _joining_gate(self) -> list[pd.Series]:
-        """Which rows of each folder join the gate: later rows that the hash puts there, unless another split has them.
+    def _joins_gate(self) -> dict[Path, pd.Series]:
+        """Which rows join the gate, by folder: later rows that the hash puts there, unless another split has them.
 
         So the gate grows, and has later days. Validation and test stay as they are, so that their metrics compare. A
         row or a query that the gate has already does not join again, unless the bootstrap draws its group as one.
         """
-        first, joining = self._first_rows, []
-        is_in_gate = first["split"] == "gate"
+        first, joins_gate = self._first_rows, dict[Path, pd.Series]()
+        is_in_gate, has_own_groups = first["split"] == "gate", "group" in self.table.schema.names
         others, known = first[~is_in_gate], first[is_in_gate]
         for delivery in (self.first, *self.later):
             frame = delivery.examples.frame
             joins = self._is_later(delivery) & (frame["split"] == "gate") & self._gate_grows
             if self.table.group is not None:
                 joins &= ~frame["group"].isin(others["group"])
-            if self.table.is_one_collection:
-                joins &= ~self._is_asked_in(frame, others)
-            has_own_groups = "group" in self.table.schema.names
-            if self.table.is_one_collection and not has_own_groups:
-                joins &= ~self._is_asked_in(frame, known)  # new queries may search known passages
+            if self.table.is_one_collection:  # new queries may search known passages
+                joins &= ~self._is_asked_in(frame, others if has_own_groups else pd.concat([others, known]))
             elif not has_own_groups:
                 joins &= ~frame["key"].isin(known["key"]) & ~frame["key"].where(joins).duplicated()
             known = pd.concat([known, frame[joins]])
-            joining.append(joins)
-        return joining
-
-    def _joins_gate(self, delivery: Delivery) -> pd.Series:
-        """Return which rows of a folder join the gate."""
-        folders = [self.first.raw, *(later.raw for later in self.later)]
-        return self._joining_gate[folders.index(delivery.raw)]
+            joins_gate[delivery.raw] = joins
+        return joins_gate
 
     @staticmethod
     def _is_asked_in(frame: pd.DataFrame, others: pd.DataFrame) -> pd.Series:
@@ -358,7 +350,7 @@ class Deliveries:
 
     def _later_rows(self, delivery: Delivery, split: str) -> pd.DataFrame:
         """Return the later rows of a delivery that training or the gate gets."""
-        examples, is_later, joins_gate = delivery.examples, self._is_later(delivery), self._joins_gate(delivery)
+        examples, is_later, joins_gate = delivery.examples, self._is_later(delivery), self._joins_gate[delivery.raw]
         if split == "gate":
             return examples.frame[joins_gate]
         frame = with_truth(self.table, examples, examples.frame[is_later & ~joins_gate], learned=True)
