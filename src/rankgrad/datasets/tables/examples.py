@@ -136,8 +136,8 @@ def examples_of(table: TableOptions, sheet: Sheet, first_roles: Mapping[str, lis
         frame["difficult"] = series(as_flags(sheet, cells[roles["ignore"]]) != 0, cells.index)
     for column in roles.get("slices", ()):
         given = cells[column][~missing_in(cells[column], numeric=False)]
-        names = converted(sheet, given, name_in).to_dict()
-        frame[SLICE + column] = series(map(names.get, cells.index), cells.index)
+        value_of = converted(sheet, given, name_in).to_dict()  # by row
+        frame[SLICE + column] = series(map(value_of.get, cells.index), cells.index)
     if "train_target" in first:
         frame["train_target"] = _numbers_where_given(sheet, first["train_target"])
     are_numbered = "id" not in first and bool((frame["name"] == names[complete & counts]).all())
