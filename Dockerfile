@@ -27,9 +27,9 @@ RUN .venv/bin/uv pip install --no-cache --python .venv/bin/python --no-deps --no
     && mkdir --parents .dvc/cache .retrain
 
 FROM python:3.11-slim-bookworm
-# DVC asks git for the state of the code. Debian does not keep old versions, so none is pinned here.
+# DVC asks git for the state of the code; LightGBM needs libgomp1. Debian does not keep old versions, so none is pinned here.
 # hadolint ignore=DL3008
-RUN apt-get update && apt-get install --yes --no-install-recommends git && rm -rf /var/lib/apt/lists/* \
+RUN apt-get update && apt-get install --yes --no-install-recommends git libgomp1 && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 1000 rankgrad
 COPY --from=build --chown=rankgrad:rankgrad /rankgrad /rankgrad
 USER 1000

@@ -1,6 +1,7 @@
 """Baselines of search, which are compared with runs but never registered."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,14 +9,15 @@ import torch
 from torch import Tensor
 
 from rankgrad.datasets.files.splits import Split
-from rankgrad.plain_text import PAIR, words_of
+from rankgrad.plain_text import PAIR, spelled_alike, words_of
 
-__all__ = ["RIVALS", "bm25", "word_map"]
+__all__ = ["RIVALS", "bm25", "lsa", "word_map"]
 
 LARGEST = 2**28  # largest dense table, in numbers
 AT_ONCE = 1000  # further documents to search at once
 SETTINGS = ((0.9, 0.4), (1.2, 0.75), (2.0, 0.9))  # k1 and b: saturation of counts, and normalization by length
 PENALTIES = (0.1, 1.0, 10.0)
+DIRECTIONS = (25, 50, 100, 200)
 MOST_PAIRS = 4000  # of a query and a passage, which `word_map` learns: its time grows with the cube of their number
 
 
@@ -72,12 +74,8 @@ def word_map(train: Split, split: Split, penalties: Sequence[float] = PENALTIES)
         split: another split of it.
         penalties: those of the regression.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
     asked, answers = _pairs(train)
-    vectorizer = TfidfVectorizer(
-        preprocessor=lambda text: " ".join(words_of(text)), analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True
-    ).fit([*asked, *answers])
+    vectorizer = _tf_idf_of_pieces().fit([*asked, *answers])
     _check_size("word_map", split, len(asked), "pairs to learn from")
     learned, passages = vectorizer.transform(asked), vectorizer.transform(answers).T
     queries = (vectorizer.transform(split.truth.texts) @ learned.T).toarray()
@@ -87,6 +85,57 @@ def word_map(train: Split, split: Split, penalties: Sequence[float] = PENALTIES)
     for penalty in penalties:
         mapped = np.linalg.solve(kernel + penalty * np.eye(len(kernel)), queries.T).T
         yield _untied(own, own.std()), _untied(mapped, mapped.std()), _further(others, own.std(), passages)
+
+
+def lsa(train: Split, split: Split, directions: Sequence[int] = DIRECTIONS) -> Iterator[Any]:
+    """Yield the scores of latent semantic analysis (Deerwester et al., 1990), by number of directions.
+
+    Each passage searched is joined with the training queries that it answers. Scores are cosines between the first
+    singular vectors of their tf-idf of pieces of 3 to 5 letters.
+
+    Args:
+        train: the training split of a search in texts.
+        split: another split of it.
+        directions: numbers of singular vectors, as far as the texts have so many.
+    """
+    from scipy.sparse import csr_matrix
+    from sklearn.decomposition import TruncatedSVD
+
+    asked = _queries_by_passage(train)
+    passages = [*split.inputs.items, *(split.truth.others or ())]
+    joined = [" ".join([text, *asked.get(spelled_alike(text), [])]) for text in passages]
+    vectorizer = _tf_idf_of_pieces()
+    counts, asked_counts = vectorizer.fit_transform(joined), vectorizer.transform(split.truth.texts)
+    most = min(max(directions), *(size - 1 for size in counts.shape))
+    analysis = TruncatedSVD(most, random_state=0).fit(counts)
+    found, queries = analysis.transform(counts), analysis.transform(asked_counts)
+    for count in directions:
+        of_passages, of_queries = _unit(found[:, :count]), _unit(queries[:, :count])
+        own, further = of_passages[: len(split)], csr_matrix(of_passages[len(split) :])
+        yield _untied(own, own.std()), _untied(of_queries, own.std()), _further(further, own.std())
+
+
+def _queries_by_passage(train: Split) -> dict[str, list[str]]:
+    """Return the training queries of each passage, whose case and spaces do not count."""
+    queries, asked = iter(train.truth.texts), {}
+    for text, count in zip(train.inputs.items, train.truth.counts.tolist(), strict=True):
+        asked.setdefault(spelled_alike(text), []).extend(islice(queries, count))
+    return asked
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors (n, k) of length 1; 0 stays 0."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1.0)
+
+
+def _tf_idf_of_pieces() -> Any:
+    """Return scikit-learn's tf-idf of pieces of 3 to 5 letters of words."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(
+        preprocessor=lambda text: " ".join(words_of(text)), analyzer="char_wb", ngram_range=(3, 5), sublinear_tf=True
+    )
 
 
 def _check_size(name: str, split: Split, width: int, of: str) -> None:
@@ -159,6 +208,13 @@ RIVALS = {
         "k1 and b",
         SETTINGS,
         lambda splits, name, settings: bm25(splits[name], settings),
+    ),
+    "lsa": SearchBaseline(
+        {"retrieval": "text"},
+        ["train", "val", "test"],
+        "directions",
+        DIRECTIONS,
+        lambda splits, name, settings: lsa(splits["train"], splits[name], settings),
     ),
     "word_map": SearchBaseline(
         {"retrieval": "text"},

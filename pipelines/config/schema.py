@@ -189,7 +189,7 @@ class Run(Block):
 class Rival(Block):
     """A baseline of search to compare runs with, see pipelines/rivals.py."""
 
-    name: Literal["bm25", "word_map"]
+    name: Literal["bm25", "lsa", "word_map"]
     task: str
     dataset: Name
     metric: str  # by which its setting is chosen on validation

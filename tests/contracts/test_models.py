@@ -37,6 +37,7 @@ FILES = {"config": TINY | {"model_type": "bert", "vocab_size": len(WORDS)}, "tok
 # What a backbone needs to be made where no default says it.
 GIVEN: dict[str, dict[str, Any]] = {
     "boosted_trees": {"args": {"trees": 3}},
+    "lambdarank_trees": {"args": {"trees": 3}},
     "timm": {"args": {"network": "test_convnext"}},
     "torchvision": {"args": {"network": "mobilenet_v3_small"}},
     "transformer": {"files": FILES},
@@ -168,7 +169,7 @@ def test_every_weight_gets_a_finite_gradient_also_from_colors(backbone, head):
         assert not weights.requires_grad or torch.isfinite(weights.grad).all()
 
 
-@pytest.mark.parametrize(("backbone", "head"), [pair for pair in MADE if pair[0] != "boosted_trees"])
+@pytest.mark.parametrize(("backbone", "head"), [pair for pair in MADE if not pair[0].endswith("_trees")])
 def test_scores_are_not_rounded_to_ties_in_half_precision(backbone, head, monkeypatch):
     monkeypatch.setattr("rankgrad.models.backbones.word_pair_ridge.BUCKETS", 2**8)  # 500 outputs of each take long
     model = network(backbone, head, outputs=500)

@@ -538,7 +538,7 @@ def test_versions_are_judged_by_the_metric_of_the_comparison(tmp_path, grades, q
     expected = "log_loss" if metric == "pair_accuracy" else metric
     for run_of_task in runs.values():
         assert run_of_task["training"].get("ranker", {}).get("monitor", "mean_average_precision") == expected
-    assert [*runs] == [f"mine-{name}" for name in [*losses, "ridge", "boosted_trees"]]
+    assert [*runs] == [f"mine-{name}" for name in [*losses, "ridge", "boosted_trees", "lambdarank_trees"]]
 
 
 def test_a_small_table_gets_more_epochs(tmp_path):
