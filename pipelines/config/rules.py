@@ -664,6 +664,8 @@ def _check_judged(location: str, components: _Components, key: str) -> None:
     judged = settings.gate.judged[key]
     if task == "sorter" and judged.slice_tolerance is not None:
         raise _wrong(f"{location}.slice_tolerance", "score vectors have no slices", advice="leave it out")
+    if task == "sorter" and judged.newer_rows != "better":
+        raise _wrong(f"{location}.newer_rows", "a sorter learns no rows of deliveries", advice="leave it out")
     for metric in (judged.metric, *judged.guarded):
         _check_metric(metric, task, location)
 

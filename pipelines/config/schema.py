@@ -222,6 +222,7 @@ class Judged(Block):
     metric: str
     guarded: list[str] = []
     slice_tolerance: Annotated[float, Field(ge=0)] | None = None  # how much worse `metric` may be on a slice
+    newer_rows: Literal["better", "no_worse"] = "better"  # what the champion's run must be after it learned newer rows
 
 
 class Gate(Resampling):

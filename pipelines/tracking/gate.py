@@ -1,6 +1,6 @@
 """The gate: decide on the gate split whether a challenger becomes champion, and record the decision in the registry."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import shorten
@@ -78,7 +78,8 @@ def decide_all(
     The challenger and the newest versions of the other runs are each compared with the champion on the same examples.
     A version is better if the main metric improves by at least `minimum_gain`, the paired bootstrap interval of the
     difference, corrected for the number of versions, excludes 0, and no guarded metric is worse by more than
-    `tolerance`. If slices are guarded, none may be significantly worse by more than `slice_tolerance`. The best of
+    `tolerance`. If slices are guarded, none may be significantly worse by more than `slice_tolerance`. For the
+    champion's run with newer rows, `newer_rows: no_worse` asks less, see `verdict`. The best of
     those that are better becomes champion and challenger. Of the first versions, none of which is in use yet, it is the
     best, even if it is not significantly better. With folds, it must be significantly better, since the comparison over
     all folds chose the champion on more rows than the gate has. Each decision and its evidence are written to the
@@ -133,7 +134,8 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     # Compare each of them with the champion, and promote the best of those that are better.
     judge = Judge(name, task, folder / "data" / dataset, params, params.judged_of(task, dataset))
     judge.check(champion)
-    compared, failed = _compare_all(judge, candidates, champion, params.gate)
+    updates = {number for number in candidates if _is_update(tags[number], tags[champion])}
+    compared, failed = _compare_all(judge, candidates, champion, params.gate, updates)
     if not compared:
         return _none_compared(stays, failed, is_same=is_same)
     first = 1 + len(candidates) if is_first else None
@@ -220,8 +222,14 @@ def _decision_on_all(
     return replace(stays, reason=reason, failed=stays.challenger in failed)
 
 
+def _is_update(tags: Mapping[str, str], champion: Mapping[str, str]) -> bool:
+    """Return whether a version is the champion's run with newer rows, by the tags of both."""
+    snapshots = [int(about.get("snapshot", 0)) for about in (tags, champion)]
+    return tags.get("run") == champion.get("run") is not None and snapshots[0] > snapshots[1]
+
+
 def _compare_all(
-    judge: Judge, candidates: Sequence[str], champion: str, gate: Any
+    judge: Judge, candidates: Sequence[str], champion: str, gate: Any, updates: Collection[str]
 ) -> tuple[list[Compared], dict[str, str]]:
     """Return the comparison of each version with the champion, and why others cannot be judged, by number."""
     evidence, failed = dict[str, Evidence](), dict[str, str]()
@@ -234,7 +242,8 @@ def _compare_all(
             failed[number] = str(error)
     compared = []
     for number, pair in evidence.items():
-        compared.append(_compare(judge.name, number, pair, judge.judged, gate, tests=len(evidence)))
+        is_update = number in updates
+        compared.append(_compare(judge, number, pair, gate, tests=len(evidence), is_update=is_update))
     return compared, failed
 
 
@@ -304,18 +313,20 @@ def _value(statistic: Statistic, metric: str) -> float:
     return float(statistic.of_all()[statistic.names.index(metric)]) if metric in statistic.names else np.nan
 
 
-def _compare(name: str, number: str, evidence: Evidence, judged: Judged, gate: Any, *, tests: int) -> Compared:
+def _compare(judge: Judge, number: str, evidence: Evidence, gate: Any, *, tests: int, is_update: bool) -> Compared:
     """Compare a version with the champion.
 
     Args:
-        name, number: the registered name and the version.
+        judge: what judged them.
+        number: the version.
         evidence: both on the same examples.
-        judged: the gate's metric for the model, and what it guards.
         gate: the block `gate` of the params.
         tests: the number of versions that are compared with the champion, for Bonferroni's correction.
+        is_update: whether the version is the champion's run with newer rows.
     """
+    name, judged = judge.name, judge.judged
     gaps = _differences(evidence.challenger, evidence.champion, gate, "gate", name, tests=tests)
-    better, reason = verdict(gaps, judged, gate, evidence.lower_is_better)
+    better, reason = verdict(gaps, judged, gate, evidence.lower_is_better, is_update=is_update)
     if better and judged.slice_tolerance is not None:
         better, of_slices = guarded_slices(evidence, judged, gate)
         reason += of_slices
@@ -398,14 +409,20 @@ def verdict(
     judged: Any,
     gate: Any,
     lower_is_better: Mapping[str, bool],
+    *,
+    is_update: bool = False,
 ) -> tuple[bool, str]:
     """Return whether a challenger is better and no guarded metric is worse, and why; undefined metrics reject it.
+
+    If `judged.newer_rows` is `no_worse`, an update need not be better: it may be worse by up to the gate's tolerance,
+    if that is not significant.
 
     Args:
         gaps: the challenger minus the champion, for each metric.
         judged: the gate's metric, and what it guards.
         gate: the block `gate` of the params.
         lower_is_better: for each metric.
+        is_update: whether the challenger is the champion's run with newer rows.
     """
     if judged.metric not in gaps:
         return False, f"{judged.metric} is {UNDEFINED} on these data"
@@ -416,11 +433,16 @@ def verdict(
         return False, f"{judged.metric} is {UNDEFINED} for one of the versions, or for both"
     if gain.high < 0:
         return False, f"{text}: significantly worse"
-    if not gain.low > 0:  # NaN is not
+    may_lose = is_update and judged.newer_rows == "no_worse" and gain.high >= 0  # NaN is not
+    is_significant = gain.low > 0
+    if not is_significant and not may_lose:
         least = gain.value - gain.low
         needed = "" if np.isnan(least) else f"; on these examples, a gain is significant from about {least:.4f} on"
-        return False, f"{text}: not significantly better{needed}"
-    if gain.value < gate.minimum_gain:
+        asks_less = "; it learned newer rows: `newer_rows: no_worse` in `gate.judged` asks less" if is_update else ""
+        return False, f"{text}: not significantly better{needed}{asks_less}"
+    if may_lose and gain.value < -gate.tolerance:
+        return False, f"{text}: worse by more than {gate.tolerance:g}"
+    if not may_lose and gain.value < gate.minimum_gain:
         return False, f"{text}: less than the minimum gain of {gate.minimum_gain:g}"
     for name in judged.guarded:
         if name not in gaps or np.isnan(gaps[name].value):  # no row may have a class that is guarded
@@ -428,7 +450,10 @@ def verdict(
         loss = -gain_of(gaps[name], lower_is_better=lower_is_better[name]).value
         if loss > gate.tolerance:
             return False, f"{text}, but {name} is worse by {loss:.4f}, more than {gate.tolerance:g}"
-    return True, f"{text}: significantly better"
+    return (
+        True,
+        f"{text}: {'significantly better' if is_significant else 'not significantly worse, and learned newer rows'}",
+    )
 
 
 def guarded_slices(evidence: Evidence, judged: Any, gate: Any) -> tuple[bool, str]:

@@ -3,6 +3,7 @@
 import math
 import re
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -136,12 +137,26 @@ def test_a_better_challenger_becomes_champion_a_worse_one_does_not_and_its_versi
     assert first.endswith(" [made champion by a person]")
 
 
+@pytest.mark.parametrize(("run", "newer_rows", "promoted"), [
+    ("best", "no_worse", True), ("best", "better", False), ("another", "no_worse", False),
+])  # fmt: skip
+def test_the_champion_s_run_with_newer_rows_need_not_be_better(published, monkeypatch, run, newer_rows, promoted):
+    monkeypatch.setattr(PARAMS, "runs", dict.fromkeys(("best", "another"), PARAMS.runs["mine"]))
+    gate.choose(NETWORK, "2")
+    publish([replace(regressor(run, 1), key="newer", tags={"dataset": "clips", "snapshot": "2"})])
+    judged = SimpleNamespace(metric="spearman", guarded=[], slice_tolerance=None, newer_rows=newer_rows)
+    monkeypatch.setitem(PARAMS.gate.judged, "score_ranking", judged)
+    decision = decide(NETWORK, over_person=True)
+    assert decision.promoted == promoted, decision.reason
+    assert ("`newer_rows: no_worse`" in decision.reason) == (run == "best" and not promoted)
+
+
 def test_a_champion_that_is_chosen_while_it_is_judged_stays(published, monkeypatch):
     verdict = gate.verdict
 
-    def meanwhile(*arguments):
+    def meanwhile(*arguments, **options):
         published.set_registered_model_alias(SORTER, "champion", "2")
-        return verdict(*arguments)
+        return verdict(*arguments, **options)
 
     monkeypatch.setattr(gate, "verdict", meanwhile)
     assert "changed while it was judged" in decide().reason
@@ -182,6 +197,20 @@ class TestVerdict:
         assert better == expected
         assert ("lower is better" in reason) == lower["main"]
         assert not gate.verdict(gaps | {"main": Row("new", "main")}, judged, options, lower)[0]
+
+    @pytest.mark.parametrize(
+        ("low", "value", "high", "expected"),
+        [
+            (-0.3, -0.1, 0.1, True), (-0.5, -0.3, 0.1, False), (-0.3, -0.1, -0.05, False), (0.1, 0.12, 0.3, True),
+            (math.nan, 0.1, math.nan, False),
+        ],
+    )  # fmt: skip
+    def test_an_update_may_lose_what_is_within_chance_and_tolerance(self, low, value, high, expected):
+        judged = SimpleNamespace(metric="main", guarded=[], newer_rows="no_worse")
+        options = SimpleNamespace(minimum_gain=0.15, tolerance=0.2)
+        gaps = {"main": Row("new", "main", value, low, high)}
+        assert gate.verdict(gaps, judged, options, {"main": False}, is_update=True)[0] == expected
+        assert not gate.verdict(gaps, judged, options, {"main": False})[0]
 
     @pytest.mark.parametrize(
         ("challenger", "champion", "held"),
