@@ -66,7 +66,7 @@ def cases() -> dict[str, list[Case]]:
 
 
 NOTES = (
-    "Hollow dots: the interval includes 0. 0%: the standard loss or, in the first five cases, the best simple method.",
+    "Hollow dots: the interval includes 0. 0%: the standard loss or, for ordered labels, the strongest simple method.",
     "Alternatives: random forest, LightGBM (LambdaRank), or MSE on a changed target.",
 )
 
@@ -108,7 +108,7 @@ def _best(case: Case, kind: str) -> Drawn | None:
         return _best_of_split(case, kind)
     best = [drawn for split in case.splits if (drawn := _best_of_split(case, kind, split))]
     gains, values = (pd.Series([getattr(drawn, name) for drawn in best]) for name in ("gain", "value"))
-    losses = " or ".join(dict.fromkeys(drawn.loss for drawn in best))
+    losses = "/".join(dict.fromkeys(drawn.loss for drawn in best))
     half = 0.0 if kind == "usual" else half_width(gains)
     return Drawn(kind, losses, values.mean(), gains.mean(), gains.mean() - half, gains.mean() + half)
 
@@ -211,7 +211,7 @@ def pays() -> str:
     shapes += rows
     for number, line in enumerate(notes):
         shapes.append(_text(8, y - 16 + 18 * number, line))
-    return _svg("Share of the gap to a perfect score that is closed", y + 34, shapes, width=900)
+    return _svg("How much of the gap to a perfect score each method closes", y + 34, shapes, width=900)
 
 
 def soft_ranks() -> str:
