@@ -68,6 +68,7 @@ CALLED = {
     "key": r"(id|key|sku|nr|[a-z]*nummer|code|uuid|isbn|ean|zip|zip_?code|postal|post_?code|plz|phone|telephone)$",
     "afterwards": r"(sold|closed|end(ed)?$|finish|complet|return|deliver|shipped|paid|cancel|churn|resol|updat|modif)",
     "prediction": r"(y_?hat|pred(s|icted|ictions?)?)([^a-z]|$)",
+    "judge": r"(judge|rater|annotator|labell?er|assessor|evaluator)(_?(id|name|nr|no|number))?$",
     "split": r"(k_?)?(split|fold|subset|partition)(_?(id|nr|no|number))?",
     "side of a split": r"(is|in)_(train(ing)?|test(ing)?|val|validation|hold_?out)(_?set)?$",
     "weight": r"(sample|row|example|case)_?weights?$",

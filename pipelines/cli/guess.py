@@ -449,7 +449,9 @@ def _lines_on_unused(columns: Columns, prompt: str | None) -> list[str]:
     if categories:
         lines.append(f"for metrics by their values, write `slices: [{', '.join(categories)}]` into `args`")
         if prompt is not None:
-            name = categories[0]
+            name = categories[0] if len(categories) == 1 else "COLUMN"
             code = f'table["{prompt}"] = table["{name}"] + ": " + table["{prompt}"]'
-            lines.append(f"to read a column that is known of new rows, too, join it to {prompt} in pandas: `{code}`")
+            lines.append(
+                f"to read one that is known of new rows, too (so no judge), join it to {prompt} in pandas: `{code}`"
+            )
     return lines

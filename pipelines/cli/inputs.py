@@ -60,8 +60,28 @@ def _text_or_features(columns: Columns, *, is_query_ranking: bool) -> tuple[dict
         text = _only_text(columns, called or texts)
         columns.use(text)
         return _with_query(columns, text, is_query_ranking=is_query_ranking), [text]
+    if is_query_ranking:
+        names, texts = (_without_queries(columns, of_kind) for of_kind in (names, texts))
     columns.use(*numbers, *names, *texts)
     return _roles_of(columns, numbers, names, texts), [*numbers, *names, *texts]
+
+
+def _without_queries(columns: Columns, names: Sequence[Column]) -> list[Column]:
+    """Return names or texts without those that say which query a row has, and so order nothing."""
+    groups, kept = columns.all[columns.structure["group"]].names, []
+    for column in names:
+        of_groups = pd.DataFrame({"group": groups, "name": column.names}).dropna().drop_duplicates()
+        is_constant = not _differs_within_groups(columns, column)
+        if is_constant and of_groups["name"].nunique() > MOSTLY * of_groups["group"].nunique():
+            columns.leave_out(
+                column,
+                "the same for all documents of a query, and new queries have others: add a column that says how well a "
+                "document matches it, such as the share of its words in the title; a model that reads both needs "
+                "`--text COLUMN` of the documents",
+            )
+        else:
+            kept.append(column)
+    return kept
 
 
 def _roles_of(
@@ -81,7 +101,8 @@ def _roles_of(
 def _numbers_and_names(columns: Columns) -> tuple[list[Column], list[Column]]:
     """Return numbers and dates, and names that become features, like which no number may be called then."""
     names = [column for column in columns.free if column.is_category or column.is_aligned]
-    names = [column for column in names if not is_feature_name(column.name)]
+    # Nobody has judged new rows.
+    names = [column for column in names if not (is_feature_name(column.name) or column.is_called("judge"))]
     numbers = [column for column in columns.free if column.content in ("number", "time")]
     if names:
         numbers = [column for column in numbers if not is_feature_name(column.name)]

@@ -8,6 +8,7 @@ import typer
 from pipelines.cli.shared import AsJson, errors_in_a_line, fail, model_typed_here, table, typed_here
 
 if TYPE_CHECKING:
+    from pipelines.config import Settings
     from pipelines.tracking.gate import Decision
 
 __all__ = ["monitor", "predict", "promote", "serve", "show_decisions"]
@@ -271,8 +272,22 @@ def promote(
             before, now = gate.choose(models[0], version)
             typer.echo(f"{models[0]}: version {now} is champion; previous: {before or 'none'}")
             return
-        decisions = gate.decide_all(models or None, load(), over_person=over_person)
+        params = load()
+        _require_recorded_data(params, models or gate.models_of(params))
+        decisions = gate.decide_all(models or None, params, over_person=over_person)
     show_decisions(decisions)
+
+
+def _require_recorded_data(params: "Settings", models: list[str]) -> None:
+    """Raise ValueError if the data by which models are judged is not what dvc.lock records."""
+    from pipelines.ops.graph import changed_outputs
+
+    judging = {f"data/{run.dataset}" for run in params.runs.values() if params.model_of(run) in models}
+    if changed := sorted(judging & changed_outputs(".")):
+        raise ValueError(
+            f"{', '.join(changed)}: not the data that dvc.lock records, as after `git merge`: run `dvc checkout "
+            f"{' '.join(changed)}` first, or `rankgrad repro` if the data was edited"
+        )
 
 
 def show_decisions(decisions: "list[Decision]") -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import networkx
@@ -11,8 +12,9 @@ from dvc.stage import PipelineStage
 from pipelines.ops.processes import PUBLISH
 from rankgrad.lookup import did_you_mean
 
-__all__ = ["Stage", "stages", "stale"]
+__all__ = ["Stage", "changed_outputs", "stages", "stale"]
 
+LOCK = "dvc.lock"
 COMPUTING = ("pretrain@", "train@", "evaluate@")  # stages that run a network on compute.device
 
 
@@ -84,3 +86,16 @@ def stale(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage]
         if name != PUBLISH and (needs or name in changed):
             result[name] = Stage(needs, stage.computes)
     return result
+
+
+def changed_outputs(folder: str | Path) -> set[str]:
+    """Return the outputs that differ from those in dvc.lock, such as after a merge; none without this file."""
+    if not (Path(folder) / LOCK).is_file():
+        return set()
+    with Repo(str(folder)) as repo:
+        states = repo.status().values()
+    paths = set[str]()
+    for state in chain.from_iterable(states):
+        if isinstance(state, dict):  # otherwise a word, such as `changed command`
+            paths |= {*state.get("changed outs", ())}
+    return paths

@@ -21,6 +21,8 @@ from rankgrad.io.parquet import is_number
 from rankgrad.io.results import Row, minus
 from rankgrad.seeding import derived_seed
 
+CHECKED = ("id", "target", "relevance", "labels", "difficult", "true_label_ranks")  # of a rival, as of the baseline
+LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 EXACT = "answer.exact_match"  # of label rankings: what people see of them
 BySeed = dict[int, Statistic]  # the metrics of each seed of a run or a rival
 ByName = Mapping[str, BySeed]  # those of several runs and rivals
@@ -91,7 +93,7 @@ def read_statistics(
 
 
 def _require_same_rows(rival: str | Path, baseline: str | Path) -> None:
-    """Raise ValueError if a rival's columns, row numbers, or targets are not those of the baseline, its pair."""
+    """Raise ValueError if a rival's columns, row numbers, or truth are not those of the baseline, its pair."""
     if "estimate" in set(pq.read_schema(baseline).names) - set(pq.read_schema(rival).names):
         raise ValueError(
             f"{rival}: no column estimate, which {baseline} has: add what your model expects of each row's target, or "
@@ -101,23 +103,39 @@ def _require_same_rows(rival: str | Path, baseline: str | Path) -> None:
     if len(of_rival) != len(of_baseline):
         return  # `read_statistics` counts the examples
     for column in of_baseline.columns.intersection(of_rival.columns):
-        found, expected = (table[column].to_numpy(np.float64) for table in (of_rival, of_baseline))
+        (found, rows), (expected, rows_expected) = (_numbers(table[column]) for table in (of_rival, of_baseline))
         if column == "id" and {*found} != {*expected}:
             continue  # the rival has ids of its own
+        if not np.array_equal(rows, rows_expected):
+            counts, counts_expected = (np.bincount(of, minlength=len(of_rival)) for of in (rows, rows_expected))
+            row = np.flatnonzero(counts != counts_expected)[0]
+            raise ValueError(
+                f"{rival}: row {row + 1}: {column} has {counts[row]} numbers, expected {counts_expected[row]}, as in "
+                f"{baseline}: write the rows in the order of the test split"
+            )
         tolerance = 0.0 if column == "id" else 1e-6 * np.ptp(expected) + 2e-7 * np.abs(expected).max()  # of float32
         wrong = np.flatnonzero(np.abs(found - expected) > tolerance)
         if len(wrong):
             raise ValueError(
-                f"{rival}: row {wrong[0] + 1}: {column} is {found[wrong[0]]:.10g}, expected {expected[wrong[0]]:.10g}, "
-                f"as in {baseline}: write the rows in the order of the test split"
+                f"{rival}: row {rows[wrong[0]] + 1}: {column} has {found[wrong[0]]:.10g}, expected "
+                f"{expected[wrong[0]]:.10g}, as in {baseline}: write the rows in the order of the test split"
             )
 
 
+def _numbers(cells: pd.Series) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers in cells, which have one or a list each, and the row of each number."""
+    lists = [np.atleast_1d(cell) for cell in cells]
+    numbers = np.concatenate(lists).astype(np.float64) if lists else np.empty(0)
+    return numbers, np.repeat(np.arange(len(lists)), [len(numbers_of_row) for numbers_of_row in lists])
+
+
 def _first_seed(path: str | Path) -> pd.DataFrame:
-    """Return the row numbers and targets, if they are numbers, of the first seed in a file, or all without seeds."""
+    """Return the row numbers and the truth, if they are numbers, of the first seed in a file, or all without seeds."""
     columns = []
     for field in pq.read_schema(path):
-        if field.name == "seed" or (field.name in ("id", "target") and is_number(field.type)):
+        is_list = any(is_kind(field.type) for is_kind in LISTS)
+        kind = field.type.value_type if is_list else field.type
+        if field.name == "seed" or (field.name in CHECKED and (is_number(kind) or pa.types.is_boolean(kind))):
             columns.append(field.name)
     table = pq.read_table(path, columns=columns).to_pandas(ignore_metadata=True)  # which may make a column the index
     if "seed" not in table:
@@ -220,7 +238,7 @@ def main(params: Settings) -> None:
                 rival = strongest_rival(params, comparison, statistics)
                 rows_of_rival = against_rival(comparison, statistics, network, rival, params.evaluate)
                 log.info(
-                    "  %s (best network on validation) minus %s (strongest rival on %s): %s",
+                    "  %s (best run on validation) minus %s (strongest rival on %s): %s",
                     network, rival, rivals_are_chosen_on(params, comparison),
                     cell(*rows_of_rival[0].interval, sign=True),
                 )  # fmt: skip

@@ -294,6 +294,11 @@ REPORTED = {
     "numbers of places": ({"zip": [10115 + k % 9 for k in N], **PLAIN}, ["zip: a numeric id", "--group zip"]),
     "other words for splits": ({"part": cycled("learn", "test"), **PLAIN}, ["part: named like a split"]),
     "a model's prediction": ({"x": X, "y_true": A, "y_pred": B}, ["y_pred: named like a prediction"]),
+    "who judged": ({"x": X, "judge": cycled("ann", "bob"), "price": Y}, ["not used: judge"]),
+    "a query's text": (
+        {"query_id": [k // 3 for k in N], "query": [f"shoes of kind {k // 3}" for k in N], "x": X, "grade": modulo(3)},
+        ["not used: query: the same for all documents of a query"],
+    ),
     "a side of a split": ({"is_train": cycled(0, 1, 1), **PLAIN}, ["is_train: named like a split"]),
     "an empty column": ({"old": cycled(None), **PLAIN}, ["old: empty in the first 60 rows"]),
     "a date in words": (

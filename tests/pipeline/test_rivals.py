@@ -294,7 +294,23 @@ def test_a_rival_of_other_rows_is_refused(tmp_path, column, index):
     predictions = {name: tmp_path / f"{name}.parquet" for name in ("ours", "rival")}
     comparison = Comparison(question="?", metric="spearman", baseline="ours", runs=["ours"], rivals=["rival"])
     params = SimpleNamespace(runs={"ours": SimpleNamespace(task="score_ranking", seeds=[0])})
-    with pytest.raises(ValueError, match=f"rival.parquet: row 2: {column} is"):
+    with pytest.raises(ValueError, match=f"rival.parquet: row 2: {column} has"):
+        read_statistics(params, comparison, predictions, {})
+
+
+@pytest.mark.parametrize(
+    ("relevance", "message"),
+    [([[2, 0], [0, 1, 1]], "row 2: relevance has 1, expected 3"), ([[2], [0, 3, 1]], "row 1: relevance has 1 numbers")],
+)
+def test_a_rival_with_other_grades_is_refused(tmp_path, relevance, message):
+    ours = {"id": [0, 1], "scores": [[0.5, 0.1], [0.7, 0.2, 0.1]], "relevance": [[2, 0], [0, 3, 1]]}
+    scores = [[0.1] * len(grades) for grades in relevance]
+    pq.write_table(pa.table(ours), tmp_path / "ours.parquet")
+    pq.write_table(pa.table(ours | {"scores": scores, "relevance": relevance}), tmp_path / "rival.parquet")
+    predictions = {name: tmp_path / f"{name}.parquet" for name in ("ours", "rival")}
+    comparison = Comparison(question="?", metric="ndcg", baseline="ours", runs=["ours"], rivals=["rival"])
+    params = SimpleNamespace(runs={"ours": SimpleNamespace(task="query_ranking", seeds=[0])})
+    with pytest.raises(ValueError, match=message):
         read_statistics(params, comparison, predictions, {})
 
 

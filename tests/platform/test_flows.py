@@ -27,7 +27,7 @@ from pipelines.flows.promote import outcome
 from pipelines.flows.retrain import retrain
 from pipelines.flows.retraining import IN_IMAGE, Request, retrain_here
 from pipelines.ops import status
-from pipelines.ops.graph import Stage, stages
+from pipelines.ops.graph import Stage, changed_outputs, stages
 from pipelines.ops.processes import CommandFailed, Commands, TransientFailure
 from pipelines.ops.side_by_side import Plan, slots_of
 from pipelines.tracking import registry
@@ -61,7 +61,7 @@ def test_the_graph_is_dvcs_with_each_stage_after_what_it_needs():
         stages(ROOT, ["comapre"])
 
 
-def test_raw_data_that_dvc_keeps_are_no_stage(tmp_path):
+def test_raw_data_that_dvc_keeps_are_no_stage_and_changed_outputs_are_seen(tmp_path, monkeypatch):
     """As `rankgrad fetch mnist` leaves them."""
     (tmp_path / "raw").write_text("1")
     (tmp_path / "dvc.yaml").write_text("stages: {made: {cmd: cp raw made, deps: [raw], outs: [made]}}\n")
@@ -69,6 +69,13 @@ def test_raw_data_that_dvc_keeps_are_no_stage(tmp_path):
     with Repo.init(str(tmp_path)) as repo:
         repo.add(str(tmp_path / "raw"))
     assert stages(tmp_path, ["made"]) == stages(tmp_path) == {"made": Stage(needs=[], computes=False)}
+    assert changed_outputs(tmp_path) == set()
+    monkeypatch.chdir(tmp_path)
+    with Repo() as repo:
+        repo.reproduce()
+    assert changed_outputs(tmp_path) == set()
+    (tmp_path / "made").write_text("2")
+    assert changed_outputs(tmp_path) == {"made"}
 
 
 class TestCommands:
