@@ -283,10 +283,10 @@ def _require_recorded_data(params: "Settings", models: list[str]) -> None:
     from pipelines.ops.graph import changed_outputs
 
     judging = {f"data/{run.dataset}" for run in params.runs.values() if params.model_of(run) in models}
-    if changed := sorted(judging & changed_outputs(".")):
+    if judging and (changed := sorted(judging & changed_outputs("."))):
         raise ValueError(
             f"{', '.join(changed)}: not the data that dvc.lock records, as after `git merge`: run `dvc checkout "
-            f"{' '.join(changed)}` first, or `rankgrad repro` if the data was edited"
+            f"{' '.join(changed)}` first (or `dvc pull`), or `rankgrad repro` if it was edited"
         )
 
 

@@ -6,9 +6,11 @@ from itertools import chain
 from pathlib import Path
 
 import networkx
+from dvc.exceptions import DvcException
 from dvc.repo import Repo
 from dvc.stage import PipelineStage
 
+from pipelines.ops.messages import one_line
 from pipelines.ops.processes import PUBLISH
 from rankgrad.lookup import did_you_mean
 
@@ -89,11 +91,18 @@ def stale(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage]
 
 
 def changed_outputs(folder: str | Path) -> set[str]:
-    """Return the outputs that differ from those in dvc.lock, such as after a merge; none without this file."""
+    """Return the outputs that differ from those in dvc.lock, such as after a merge; none without this file.
+
+    Raises:
+        ValueError: DVC cannot tell, for example because another command locks the project.
+    """
     if not (Path(folder) / LOCK).is_file():
         return set()
-    with Repo(str(folder)) as repo:
-        states = repo.status().values()
+    try:
+        with Repo(str(folder)) as repo:
+            states = repo.status().values()
+    except DvcException as error:
+        raise ValueError(f"{folder}: DVC cannot compare outputs with {LOCK}: {one_line(error)}") from error
     paths = set[str]()
     for state in chain.from_iterable(states):
         if isinstance(state, dict):  # otherwise a word, such as `changed command`
