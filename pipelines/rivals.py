@@ -107,6 +107,10 @@ def lsa(train: Split, split: Split, directions: Sequence[int] = DIRECTIONS) -> I
     vectorizer = _tf_idf_of_pieces()
     counts, asked_counts = vectorizer.fit_transform(joined), vectorizer.transform(split.truth.texts)
     most = min(max(directions), *(size - 1 for size in counts.shape))
+    if most < 1:
+        raise ValueError(
+            "lsa: a single passage is searched, so nothing is compared: remove this rival from params.yaml"
+        )
     analysis = TruncatedSVD(most, random_state=0).fit(counts)
     found, queries = analysis.transform(counts), analysis.transform(asked_counts)
     for count in directions:

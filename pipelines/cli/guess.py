@@ -448,7 +448,8 @@ def _lines_on_unused(columns: Columns, prompt: str | None) -> list[str]:
     categories = [column.name for column in columns.free if column.is_category]
     if categories:
         lines.append(f"for metrics by their values, write `slices: [{', '.join(categories)}]` into `args`")
-        if prompt is not None:
+        categories = [column.name for column in columns.free if column.is_category and not column.is_called("judge")]
+        if prompt is not None and categories:
             name = categories[0] if len(categories) == 1 else "COLUMN"
             code = f'table["{prompt}"] = table["{name}"] + ": " + table["{prompt}"]'
             lines.append(

@@ -104,6 +104,7 @@ def _numbers_and_names(columns: Columns) -> tuple[list[Column], list[Column]]:
     # Nobody has judged new rows.
     names = [column for column in names if not (is_feature_name(column.name) or column.is_called("judge"))]
     numbers = [column for column in columns.free if column.content in ("number", "time")]
+    numbers = [column for column in numbers if not column.is_called("judge")]
     if names:
         numbers = [column for column in numbers if not is_feature_name(column.name)]
     return numbers, names

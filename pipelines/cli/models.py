@@ -286,7 +286,7 @@ def _require_recorded_data(params: "Settings", models: list[str]) -> None:
     if judging and (changed := sorted(judging & changed_outputs("."))):
         raise ValueError(
             f"{', '.join(changed)}: not the data that dvc.lock records, as after `git merge`: run `dvc checkout "
-            f"{' '.join(changed)}` first (or `dvc pull`), or `rankgrad repro` if it was edited"
+            f"{' '.join(changed)}` first, or `rankgrad repro` if it was edited"
         )
 
 

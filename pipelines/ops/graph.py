@@ -91,7 +91,7 @@ def stale(folder: str | Path, targets: Collection[str] = ()) -> dict[str, Stage]
 
 
 def changed_outputs(folder: str | Path) -> set[str]:
-    """Return the outputs that differ from those in dvc.lock, such as after a merge; none without this file.
+    """Return the outputs with other contents than in dvc.lock, such as after a merge; none without this file.
 
     Raises:
         ValueError: DVC cannot tell, for example because another command locks the project.
@@ -106,5 +106,6 @@ def changed_outputs(folder: str | Path) -> set[str]:
     paths = set[str]()
     for state in chain.from_iterable(states):
         if isinstance(state, dict):  # otherwise a word, such as `changed command`
-            paths |= {*state.get("changed outs", ())}
+            outputs = state.get("changed outs", {})
+            paths |= {path for path, change in outputs.items() if change == "modified"}  # not those that are missing
     return paths

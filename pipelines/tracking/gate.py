@@ -223,7 +223,9 @@ def _decision_on_all(
 
 
 def _is_update(tags: Mapping[str, str], champion: Mapping[str, str]) -> bool:
-    """Return whether a version is the champion's run with newer rows, by the tags of both."""
+    """Return whether a version is the champion's run and loss with newer deliveries, by the tags of both."""
+    if any(tags.get(name) != champion.get(name) for name in ("loss", "sorter")):
+        return False
     snapshots = [int(about.get("snapshot", 0)) for about in (tags, champion)]
     return tags.get("run") == champion.get("run") is not None and snapshots[0] > snapshots[1]
 
@@ -438,7 +440,11 @@ def verdict(
     if not is_significant and not may_lose:
         least = gain.value - gain.low
         needed = "" if np.isnan(least) else f"; on these examples, a gain is significant from about {least:.4f} on"
-        asks_less = "; it learned newer rows: `newer_rows: no_worse` in `gate.judged` asks less" if is_update else ""
+        asks_less = (
+            "; it learned newer rows: `newer_rows: no_worse` in `gate.judged` asks less"
+            if is_update and judged.newer_rows == "better"
+            else ""
+        )
         return False, f"{text}: not significantly better{needed}{asks_less}"
     if may_lose and gain.value < -gate.tolerance:
         return False, f"{text}: worse by more than {gate.tolerance:g}"
