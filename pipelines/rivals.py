@@ -1,7 +1,6 @@
 """Baselines of search, which are compared with runs but never registered."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +74,8 @@ def word_map(train: Split, split: Split, penalties: Sequence[float] = PENALTIES)
         penalties: those of the regression.
     """
     asked, answers = _pairs(train)
+    chosen = np.sort(np.random.default_rng(0).permutation(len(asked))[:MOST_PAIRS])
+    asked, answers = asked[chosen], answers[chosen]
     vectorizer = _tf_idf_of_pieces().fit([*asked, *answers])
     _check_size("word_map", split, len(asked), "pairs to learn from")
     learned, passages = vectorizer.transform(asked), vectorizer.transform(answers).T
@@ -100,8 +101,11 @@ def lsa(train: Split, split: Split, directions: Sequence[int] = DIRECTIONS) -> I
     """
     from scipy.sparse import csr_matrix
     from sklearn.decomposition import TruncatedSVD
+    from sklearn.preprocessing import normalize
 
-    asked = _queries_by_passage(train)
+    asked = dict[str, list[str]]()  # by passage, whose case and spaces do not count
+    for query, passage in zip(*_pairs(train), strict=True):
+        asked.setdefault(spelled_alike(passage), []).append(query)
     passages = [*split.inputs.items, *(split.truth.others or ())]
     joined = [" ".join([text, *asked.get(spelled_alike(text), [])]) for text in passages]
     vectorizer = _tf_idf_of_pieces()
@@ -114,23 +118,9 @@ def lsa(train: Split, split: Split, directions: Sequence[int] = DIRECTIONS) -> I
     analysis = TruncatedSVD(most, random_state=0).fit(counts)
     found, queries = analysis.transform(counts), analysis.transform(asked_counts)
     for count in directions:
-        of_passages, of_queries = _unit(found[:, :count]), _unit(queries[:, :count])
+        of_passages, of_queries = normalize(found[:, :count]), normalize(queries[:, :count])
         own, further = of_passages[: len(split)], csr_matrix(of_passages[len(split) :])
         yield _untied(own, own.std()), _untied(of_queries, own.std()), _further(further, own.std())
-
-
-def _queries_by_passage(train: Split) -> dict[str, list[str]]:
-    """Return the training queries of each passage, whose case and spaces do not count."""
-    queries, asked = iter(train.truth.texts), {}
-    for text, count in zip(train.inputs.items, train.truth.counts.tolist(), strict=True):
-        asked.setdefault(spelled_alike(text), []).extend(islice(queries, count))
-    return asked
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    """Return vectors (n, k) of length 1; 0 stays 0."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1.0)
 
 
 def _tf_idf_of_pieces() -> Any:
@@ -152,12 +142,10 @@ def _check_size(name: str, split: Split, width: int, of: str) -> None:
         )
 
 
-def _pairs(train: Split) -> tuple[list[str], list[str]]:
-    """Return the queries and the passages of pairs for training: at most `MOST_PAIRS`."""
+def _pairs(train: Split) -> tuple[np.ndarray, np.ndarray]:
+    """Return the queries and the passages of all pairs for training."""
     answers = np.repeat(np.array(train.inputs.items, object), train.truth.counts)
-    queries = np.array(train.truth.texts, object)
-    chosen = np.random.default_rng(0).permutation(len(queries))[:MOST_PAIRS]
-    return [*queries[np.sort(chosen)]], [*answers[np.sort(chosen)]]
+    return np.array(train.truth.texts, object), answers
 
 
 def _further(worth: Any, spread: float, mapped: Any = None) -> Iterator[Tensor]:
@@ -205,6 +193,17 @@ def _scores(values: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, np.float32))
 
 
+def _learned(options: str, settings: Sequence[Any], scores: Callable[..., Iterator[Any]]) -> SearchBaseline:
+    """Return a baseline of search in texts that learns from the training split, which `scores` takes first."""
+    return SearchBaseline(
+        {"retrieval": "text"},
+        ["train", "val", "test"],
+        options,
+        settings,
+        lambda splits, name, chosen: scores(splits["train"], splits[name], chosen),
+    )
+
+
 RIVALS = {
     "bm25": SearchBaseline(
         {"retrieval": "text", "query_ranking": "text_pair"},
@@ -213,18 +212,6 @@ RIVALS = {
         SETTINGS,
         lambda splits, name, settings: bm25(splits[name], settings),
     ),
-    "lsa": SearchBaseline(
-        {"retrieval": "text"},
-        ["train", "val", "test"],
-        "directions",
-        DIRECTIONS,
-        lambda splits, name, settings: lsa(splits["train"], splits[name], settings),
-    ),
-    "word_map": SearchBaseline(
-        {"retrieval": "text"},
-        ["train", "val", "test"],
-        "penalty",
-        PENALTIES,
-        lambda splits, name, settings: word_map(splits["train"], splits[name], settings),
-    ),
+    "lsa": _learned("directions", DIRECTIONS, lsa),
+    "word_map": _learned("penalty", PENALTIES, word_map),
 }

@@ -445,14 +445,15 @@ def _lines_on_unused(columns: Columns, prompt: str | None) -> list[str]:
     lines += [f"not used: {name}: {reason}" for name, reason in columns.reasons.items()]
     if unused:
         lines.append(f"not used: {listed(unused)}")
-    categories = [column.name for column in columns.free if column.is_category]
+    categories = [column for column in columns.free if column.is_category]
     if categories:
-        lines.append(f"for metrics by their values, write `slices: [{', '.join(categories)}]` into `args`")
-        categories = [column.name for column in columns.free if column.is_category and not column.is_called("judge")]
-        if prompt is not None and categories:
-            name = categories[0] if len(categories) == 1 else "COLUMN"
-            code = f'table["{prompt}"] = table["{name}"] + ": " + table["{prompt}"]'
-            lines.append(
-                f"to read one that is known of new rows, too (so no judge), join it to {prompt} in pandas: `{code}`"
-            )
+        names = ", ".join(column.name for column in categories)
+        lines.append(f"for metrics by their values, write `slices: [{names}]` into `args`")
+    known = [column.name for column in categories if not column.is_called("judge")]
+    if known and prompt is not None:
+        name = known[0] if len(known) == 1 else "COLUMN"
+        code = f'table["{prompt}"] = table["{name}"] + ": " + table["{prompt}"]'
+        lines.append(
+            f"to read one that is known of new rows, too (so no judge), join it to {prompt} in pandas: `{code}`"
+        )
     return lines

@@ -100,11 +100,10 @@ def _roles_of(
 
 def _numbers_and_names(columns: Columns) -> tuple[list[Column], list[Column]]:
     """Return numbers and dates, and names that become features, like which no number may be called then."""
-    names = [column for column in columns.free if column.is_category or column.is_aligned]
-    # Nobody has judged new rows.
-    names = [column for column in names if not (is_feature_name(column.name) or column.is_called("judge"))]
-    numbers = [column for column in columns.free if column.content in ("number", "time")]
-    numbers = [column for column in numbers if not column.is_called("judge")]
+    known = [column for column in columns.free if not column.is_called("judge")]  # nobody has judged new rows
+    names = [column for column in known if column.is_category or column.is_aligned]
+    names = [column for column in names if not is_feature_name(column.name)]
+    numbers = [column for column in known if column.content in ("number", "time")]
     if names:
         numbers = [column for column in numbers if not is_feature_name(column.name)]
     return numbers, names

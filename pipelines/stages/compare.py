@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.config import Settings
@@ -17,12 +17,11 @@ from rankgrad import lookup
 from rankgrad.evaluation import Statistic, differences, holm, remembered
 from rankgrad.io import results
 from rankgrad.io.atomic import replaced_folder
-from rankgrad.io.parquet import is_number
+from rankgrad.io.parquet import flat, is_list, is_number
 from rankgrad.io.results import Row, minus
 from rankgrad.seeding import derived_seed
 
 CHECKED = ("id", "target", "relevance", "labels", "difficult", "true_label_ranks")  # of a rival, as of the baseline
-LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 EXACT = "answer.exact_match"  # of label rankings: what people see of them
 BySeed = dict[int, Statistic]  # the metrics of each seed of a run or a rival
 ByName = Mapping[str, BySeed]  # those of several runs and rivals
@@ -102,13 +101,12 @@ def _require_same_rows(rival: str | Path, baseline: str | Path) -> None:
     of_rival, of_baseline = _first_seed(rival), _first_seed(baseline)
     if len(of_rival) != len(of_baseline):
         return  # `read_statistics` counts the examples
-    for column in of_baseline.columns.intersection(of_rival.columns):
-        (found, rows), (expected, rows_expected) = (_numbers(table[column]) for table in (of_rival, of_baseline))
+    for column in [name for name in of_baseline.column_names if name in of_rival.column_names]:
+        (found, counts), (expected, counts_expected) = (_numbers(table[column]) for table in (of_rival, of_baseline))
         if column == "id" and {*found} != {*expected}:
             continue  # the rival has ids of its own
-        if not np.array_equal(rows, rows_expected):
-            counts, counts_expected = (np.bincount(of, minlength=len(of_rival)) for of in (rows, rows_expected))
-            row = np.flatnonzero(counts != counts_expected)[0]
+        if len(shorter := np.flatnonzero(counts != counts_expected)):
+            row = shorter[0]
             raise ValueError(
                 f"{rival}: row {row + 1}: {column} has {counts[row]} numbers, expected {counts_expected[row]}, as in "
                 f"{baseline}: write the rows in the order of the test split"
@@ -116,31 +114,33 @@ def _require_same_rows(rival: str | Path, baseline: str | Path) -> None:
         tolerance = 0.0 if column == "id" else 1e-6 * np.ptp(expected) + 2e-7 * np.abs(expected).max()  # of float32
         wrong = np.flatnonzero(np.abs(found - expected) > tolerance)
         if len(wrong):
+            row = np.arange(len(counts)).repeat(counts)[wrong[0]]
             raise ValueError(
-                f"{rival}: row {rows[wrong[0]] + 1}: {column} has {found[wrong[0]]:.10g}, expected "
+                f"{rival}: row {row + 1}: {column} has {found[wrong[0]]:.10g}, expected "
                 f"{expected[wrong[0]]:.10g}, as in {baseline}: write the rows in the order of the test split"
             )
 
 
-def _numbers(cells: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers in cells, which have one or a list each, and the row of each number."""
-    lists = [np.atleast_1d(cell) for cell in cells]
-    numbers = np.concatenate(lists).astype(np.float64) if lists else np.empty(0)
-    return numbers, np.repeat(np.arange(len(lists)), [len(numbers_of_row) for numbers_of_row in lists])
+def _numbers(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers in a column, whose cells have one or a list each, and how many each row has."""
+    if not is_list(column.type):
+        return column.to_numpy().astype(np.float64), np.ones(len(column), np.int64)
+    numbers, counts = flat(column)
+    return numbers.to_numpy().astype(np.float64), counts.numpy()
 
 
-def _first_seed(path: str | Path) -> pd.DataFrame:
+def _first_seed(path: str | Path) -> pa.Table:
     """Return the row numbers and the truth, if they are numbers, of the first seed in a file, or all without seeds."""
     columns = []
     for field in pq.read_schema(path):
-        is_list = any(is_kind(field.type) for is_kind in LISTS)
-        kind = field.type.value_type if is_list else field.type
+        kind = field.type.value_type if is_list(field.type) else field.type
         if field.name == "seed" or (field.name in CHECKED and (is_number(kind) or pa.types.is_boolean(kind))):
             columns.append(field.name)
-    table = pq.read_table(path, columns=columns).to_pandas(ignore_metadata=True)  # which may make a column the index
-    if "seed" not in table:
+    table = pq.read_table(path, columns=columns)
+    if "seed" not in columns:
         return table
-    return table[table["seed"].isin(table["seed"].head(1))].drop(columns="seed")
+    first = table["seed"].slice(0, 1).combine_chunks()
+    return table.filter(pc.field("seed").isin(first)).drop_columns("seed")
 
 
 def compared(comparison: Comparison, statistics: ByName, resampling: Resampling) -> list[Row]:

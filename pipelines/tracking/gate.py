@@ -1,6 +1,6 @@
 """The gate: decide on the gate split whether a challenger becomes champion, and record the decision in the registry."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import shorten
@@ -26,6 +26,7 @@ from rankgrad.seeding import derived_seed
 __all__ = ["Decision", "choose", "decide_all", "gain_of", "models_of"]
 
 ON_VALIDATION = ": judged on validation, on which epochs, seeds and settings were chosen, for there is no gate split"
+NO_WORSE = "not significantly worse, and learned newer rows"
 LONGEST_REASON = 1000  # most characters of the reason about slices
 LONGEST_STANDING = 300  # most characters of the gate's decision in the first line of a description
 IN_USE = "gate.in_use"  # tag of the first champion, once it was compared with the other first versions
@@ -134,8 +135,7 @@ def _decide(client: mlflow.MlflowClient, name: str, params: Settings, folder: Pa
     # Compare each of them with the champion, and promote the best of those that are better.
     judge = Judge(name, task, folder / "data" / dataset, params, params.judged_of(task, dataset))
     judge.check(champion)
-    updates = {number for number in candidates if _is_update(tags[number], tags[champion])}
-    compared, failed = _compare_all(judge, candidates, champion, params.gate, updates)
+    compared, failed = _compare_all(judge, candidates, champion, params.gate, tags)
     if not compared:
         return _none_compared(stays, failed, is_same=is_same)
     first = 1 + len(candidates) if is_first else None
@@ -224,14 +224,12 @@ def _decision_on_all(
 
 def _is_update(tags: Mapping[str, str], champion: Mapping[str, str]) -> bool:
     """Return whether a version is the champion's run and loss with newer deliveries, by the tags of both."""
-    if any(tags.get(name) != champion.get(name) for name in ("loss", "sorter")):
-        return False
-    snapshots = [int(about.get("snapshot", 0)) for about in (tags, champion)]
-    return tags.get("run") == champion.get("run") is not None and snapshots[0] > snapshots[1]
+    is_same = "run" in tags and all(tags.get(name) == champion.get(name) for name in ("run", "loss", "sorter"))
+    return is_same and int(tags.get("snapshot", 0)) > int(champion.get("snapshot", 0))
 
 
 def _compare_all(
-    judge: Judge, candidates: Sequence[str], champion: str, gate: Any, updates: Collection[str]
+    judge: Judge, candidates: Sequence[str], champion: str, gate: Any, tags: Mapping[str, Mapping[str, str]]
 ) -> tuple[list[Compared], dict[str, str]]:
     """Return the comparison of each version with the champion, and why others cannot be judged, by number."""
     evidence, failed = dict[str, Evidence](), dict[str, str]()
@@ -244,7 +242,7 @@ def _compare_all(
             failed[number] = str(error)
     compared = []
     for number, pair in evidence.items():
-        is_update = number in updates
+        is_update = _is_update(tags[number], tags[champion])
         compared.append(_compare(judge, number, pair, gate, tests=len(evidence), is_update=is_update))
     return compared, failed
 
@@ -438,28 +436,27 @@ def verdict(
     may_lose = is_update and judged.newer_rows == "no_worse" and gain.high >= 0  # NaN is not
     is_significant = gain.low > 0
     if not is_significant and not may_lose:
-        least = gain.value - gain.low
-        needed = "" if np.isnan(least) else f"; on these examples, a gain is significant from about {least:.4f} on"
-        asks_less = (
-            "; it learned newer rows: `newer_rows: no_worse` in `gate.judged` asks less"
-            if is_update and judged.newer_rows == "better"
-            else ""
-        )
-        return False, f"{text}: not significantly better{needed}{asks_less}"
-    if may_lose and gain.value < -gate.tolerance:
-        return False, f"{text}: worse by more than {gate.tolerance:g}"
+        return False, f"{text}: not significantly better{_advice_on_chance(gain, judged, is_update=is_update)}"
     if not may_lose and gain.value < gate.minimum_gain:
         return False, f"{text}: less than the minimum gain of {gate.minimum_gain:g}"
-    for name in judged.guarded:
+    held = [judged.metric, *judged.guarded] if may_lose else judged.guarded
+    for name in held:
         if name not in gaps or np.isnan(gaps[name].value):  # no row may have a class that is guarded
             return False, f"{text}, but {name} is {UNDEFINED} for one of the versions, or for both"
         loss = -gain_of(gaps[name], lower_is_better=lower_is_better[name]).value
         if loss > gate.tolerance:
             return False, f"{text}, but {name} is worse by {loss:.4f}, more than {gate.tolerance:g}"
-    return (
-        True,
-        f"{text}: {'significantly better' if is_significant else 'not significantly worse, and learned newer rows'}",
-    )
+    return True, f"{text}: {'significantly better' if is_significant else NO_WORSE}"
+
+
+def _advice_on_chance(gain: Row, judged: Any, *, is_update: bool) -> str:
+    """Return what would be significant, and what asks less; empty if neither is known."""
+    least, advice = gain.value - gain.low, ""
+    if not np.isnan(least):
+        advice = f"; on these examples, a gain is significant from about {least:.4f} on"
+    if is_update and judged.newer_rows == "better":
+        advice += "; it learned newer rows: `newer_rows: no_worse` in `gate.judged` asks less"
+    return advice
 
 
 def guarded_slices(evidence: Evidence, judged: Any, gate: Any) -> tuple[bool, str]:

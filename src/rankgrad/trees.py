@@ -20,6 +20,7 @@ class FittedTrees(FittedBackbone):
     A subclass implements `set_weights`: it fits the trees and copies them.
 
     Args:
+        features: the length of a vector.
         outputs: K, the number of scores.
         trees: T, the number of trees of a score.
         rate: the factor of each tree.
@@ -31,7 +32,7 @@ class FittedTrees(FittedBackbone):
 
     input = "features"
 
-    def __init__(self, *, outputs: int, trees: int, rate: float, leaves: int):
+    def __init__(self, *, features: int, outputs: int, trees: int = 300, rate: float = 0.1, leaves: int = 31):
         super().__init__()
         check_count("trees", trees)
         check_count("leaves", leaves)

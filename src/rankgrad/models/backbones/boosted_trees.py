@@ -42,9 +42,6 @@ class BoostedTrees(FittedTrees):
     True
     """
 
-    def __init__(self, *, features: int, outputs: int, trees: int = 300, rate: float = 0.1, leaves: int = 31):
-        super().__init__(outputs=outputs, trees=trees, rate=rate, leaves=leaves)
-
     def set_weights(self, split: Any) -> None:
         from sklearn.ensemble import HistGradientBoostingRegressor
 

@@ -50,9 +50,6 @@ class LambdaRankTrees(FittedTrees):
 
     tasks = ("query_ranking",)
 
-    def __init__(self, *, features: int, outputs: int, trees: int = 300, rate: float = 0.1, leaves: int = 31):
-        super().__init__(outputs=outputs, trees=trees, rate=rate, leaves=leaves)
-
     def set_weights(self, split: Any) -> None:
         try:
             import lightgbm
