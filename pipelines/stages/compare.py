@@ -105,8 +105,8 @@ def _require_same_rows(rival: str | Path, baseline: str | Path) -> None:
         (found, counts), (expected, counts_expected) = (_numbers(table[column]) for table in (of_rival, of_baseline))
         if column == "id" and {*found} != {*expected}:
             continue  # the rival has ids of its own
-        if len(shorter := np.flatnonzero(counts != counts_expected)):
-            row = shorter[0]
+        if len(unlike := np.flatnonzero(counts != counts_expected)):
+            row = unlike[0]
             raise ValueError(
                 f"{rival}: row {row + 1}: {column} has {counts[row]} numbers, expected {counts_expected[row]}, as in "
                 f"{baseline}: write the rows in the order of the test split"
